@@ -56,6 +56,7 @@ class CheckedBundle:
 
     @property
     def subjects(self) -> dict[str, str]:
+        """SHA-256 of each file that the statement names, by its name."""
         return subjects_of(self.statement)
 
 

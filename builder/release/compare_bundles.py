@@ -37,6 +37,7 @@ class BundleComparison:
 
     @property
     def identical(self) -> bool:
+        """True if no file differs in more than what was measured."""
         return not self.differing
 
 

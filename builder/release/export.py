@@ -114,6 +114,7 @@ class Export:
 
     @property
     def parameters(self) -> int:
+        """Number of numbers in all weights."""
         return sum(weight.value.size for weight in self.weights)
 
 

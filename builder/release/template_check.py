@@ -18,19 +18,14 @@ from builder.base.commands import choose_command
 from builder.base.errors import TemplateError
 from builder.compiler.audit.audit_library import find_target
 from builder.config import LAMBDA_UNZIPPED
-from builder.package import lambda_limits
+from builder.package.lambda_limits import QUEUE_TIMEOUTS
 from builder.package.layer import files_of
 from builder.release.activate_bundle import read_active_bundle
 from builder.release.compose import ADDONS
 
 LAYERS = "AWS::Serverless::LayerVersion"
 AT_LEAST = (
-    (
-        "QueueVisibilityTimeout",
-        lambda_limits.QUEUE_TIMEOUTS,
-        "Timeout",
-        "a message would come again while it is worked on",
-    ),
+    ("QueueVisibilityTimeout", QUEUE_TIMEOUTS, "Timeout", "a message would come again while it is worked on"),
     ("ReservedConcurrency", 1, "QueueMaximumConcurrency", "a message that is turned away loses one of its attempts"),
     ("ReservedConcurrency", 1, "ExistingQueueMaximumConcurrency", "a message that is turned away loses an attempt"),
     ("ReservedConcurrency", 1, "ProvisionedConcurrency", "what is always started is taken from what is reserved"),

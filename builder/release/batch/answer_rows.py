@@ -89,12 +89,14 @@ def join_answers(items: Iterable[Item], part: bytes | None) -> Iterator[ResultRo
         etag = item.get("ETag")
         if line is None:
             yield ResultRow(item["Row"], item, etag, None, NOT_ANSWERED, "its batch has no answer")
-        elif isinstance(line.get("predictions"), list):
-            yield ResultRow(item["Row"], item, line.get("ETag") or etag, line["predictions"], **about)
+            continue
+        etag = line.get("ETag") or etag
+        if isinstance(line.get("predictions"), list):
+            yield ResultRow(item["Row"], item, etag, line["predictions"], **about)
         else:
             error = _object_or_empty(line.get("error"))
             code, message = str(error.get("code", "internal")), str(error.get("message", ""))
-            yield ResultRow(item["Row"], item, line.get("ETag") or etag, None, code, message, **about)
+            yield ResultRow(item["Row"], item, etag, None, code, message, **about)
 
 
 def _object_or_empty(value: Any) -> dict[str, Any]:
@@ -119,11 +121,11 @@ def _read_attempt(run: BatchRun, attempt: BatchAttempt, s3: Any) -> Iterator[Res
         yield from batch_items
 
 
-def map_ahead(work: Callable[[T], R], given: Iterable[T]) -> Iterator[R]:
-    """Yield the result of ``work`` for each of ``given``, in their order; a few are worked on at once."""
+def map_ahead(work: Callable[[T], R], arguments: Iterable[T]) -> Iterator[R]:
+    """Yield the result of ``work`` for each of ``arguments``, in their order; a few are worked on at once."""
     with ThreadPoolExecutor(_AHEAD) as pool:
         waiting: deque[Future[R]] = deque()
-        for argument in given:
+        for argument in arguments:
             waiting.append(pool.submit(work, argument))
             if len(waiting) > _AHEAD:
                 yield waiting.popleft().result()

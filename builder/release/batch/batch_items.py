@@ -144,16 +144,12 @@ def _make_item(row: Mapping[str, Any], bucket: str | None) -> Item:
         return dict(row) if row.keys() & _REQUESTS else {"inputs": dict(row)}
     if "ETag" in named:
         named["ETag"] = str(named["ETag"]).strip('"')
-    return {"Bucket": named.get("Bucket") or _require_bucket(bucket)} | named
+    if not (bucket or "Bucket" in named):
+        raise LookupError("bucket")
+    return {"Bucket": bucket} | named
 
 
 _REQUESTS = {"image", "images", "audio", "text", "texts", "inputs"}
-
-
-def _require_bucket(bucket: str | None) -> str:
-    if not bucket:
-        raise LookupError("bucket")
-    return bucket
 
 
 def _read_inventory(file: IO[bytes], source: str, s3: Any) -> Iterator[Item]:
@@ -173,10 +169,7 @@ def _read_inventory(file: IO[bytes], source: str, s3: Any) -> Iterator[Item]:
     for part in parts:
         with _open_list(str(part), s3) as data:
             rows = _read_inventory_csv(data, columns) if kind == "CSV" else _read_parquet(data)
-            current = (
-                row for row in rows if _is_true(row, "IsLatest", True) and not _is_true(row, "IsDeleteMarker", False)
-            )
-            objects = _convert_rows(current, str(part), manifest.get("sourceBucket"))
+            objects = _convert_rows(filter(_is_current, rows), str(part), manifest.get("sourceBucket"))
             yield from (item for item in objects if not item["Key"].endswith(_FOLDER))
 
 
@@ -187,6 +180,8 @@ def _read_inventory_csv(file: IO[bytes], columns: list[str]) -> Iterator[Mapping
             yield {**row, "Key": unquote_plus(row["Key"])}
 
 
-def _is_true(row: Mapping[str, Any], name: str, otherwise: bool) -> bool:
-    value = row.get(name, row.get({"IsLatest": "is_latest", "IsDeleteMarker": "is_delete_marker"}[name]))
-    return otherwise if value in (None, "") else str(value).lower() == "true"
+def _is_current(row: Mapping[str, Any]) -> bool:
+    """Return whether the row of an inventory is an object's latest version, as it is where no versions are kept."""
+    latest = row.get("IsLatest", row.get("is_latest"))
+    deleted = row.get("IsDeleteMarker", row.get("is_delete_marker"))
+    return str(latest).lower() in ("none", "", "true") and str(deleted).lower() != "true"

@@ -157,20 +157,20 @@ def select_unanswered(rows: Iterator[ResultRow], *, all_failed: bool) -> Iterato
             yield row.item
 
 
-def describe_status(found: BatchStatus) -> str:
+def describe_status(status: BatchStatus) -> str:
     """Describe the status in one line for a person."""
     parts = [
-        f"{found.state.lower()}: {found.done:,} of {found.items:,} items",
-        f"{found.batches_done:,} of {found.batches:,} batches",
+        f"{status.state.lower()}: {status.done:,} of {status.items:,} items",
+        f"{status.batches_done:,} of {status.batches:,} batches",
     ]
-    parts += [f"{found.batches_failed:,} batches failed"] if found.batches_failed else []
-    parts += [f"{found.batches_running:,} running, {found.batches_pending:,} pending"] if found.running else []
-    parts += [f"{found.per_second:,.0f} items/s"] if found.per_second else []
-    parts += [f"{found.seconds_left:,.0f} s left"] if found.running and found.seconds_left is not None else []
-    return ", ".join(parts) + (f"\n{found.error}" if found.error and not found.running else "")
+    parts += [f"{status.batches_failed:,} batches failed"] if status.batches_failed else []
+    parts += [f"{status.batches_running:,} running, {status.batches_pending:,} pending"] if status.running else []
+    parts += [f"{status.per_second:,.0f} items/s"] if status.per_second else []
+    parts += [f"{status.seconds_left:,.0f} s left"] if status.running and status.seconds_left is not None else []
+    return ", ".join(parts) + (f"\n{status.error}" if status.error and not status.running else "")
 
 
-def describe_briefly(found: BatchStatus) -> str:
+def describe_briefly(status: BatchStatus) -> str:
     """Describe the batches in a few words, for a progress bar of the items."""
-    left = f", {found.seconds_left:,.0f} s left" if found.seconds_left is not None else ""
-    return f"{found.batches_done:,} of {found.batches:,} batches{left}"
+    left = f", {status.seconds_left:,.0f} s left" if status.seconds_left is not None else ""
+    return f"{status.batches_done:,} of {status.batches:,} batches{left}"

@@ -155,25 +155,18 @@ def _choose_batch_size(load: Workload, item_ms: float, together: int) -> int:
     return max(together, most // together * together) if most >= together else most
 
 
-def describe_plan(found: BatchPlan) -> str:
+def describe_plan(plan: BatchPlan) -> str:
     """Describe the plan for a person."""
-    rows = [
-        ("items", f"{found.items:,}, {found.together} in a run"),
-        (
-            "invocations",
-            f"{found.invocations:,}, each with up to {found.per_invocation} items for {found.seconds:.1f} s",
-        ),
-        ("GB-seconds", f"{found.gb_seconds:,.0f}"),
-        ("state transitions", f"{found.transitions:,}"),
-        ("time", f"{found.minutes:,.1f} minutes with {found.concurrency} at once, if nothing is throttled"),
-        (
-            "cost",
-            f"{found.dollars:,.2f} USD: function {found.compute_dollars + found.invocation_dollars:,.2f}, "
-            f"Step Functions {found.transition_dollars:,.2f}, S3 {found.storage_dollars:,.2f} "
-            f"(list prices of {found.prices})",
-        ),
+    lines = [
+        f"items             {plan.items:,}, {plan.together} in a run",
+        f"invocations       {plan.invocations:,}, each with up to {plan.per_invocation} items for {plan.seconds:.1f} s",
+        f"GB-seconds        {plan.gb_seconds:,.0f}",
+        f"state transitions {plan.transitions:,}",
+        f"time              {plan.minutes:,.1f} minutes with {plan.concurrency} at once, if nothing is throttled",
+        f"cost              {plan.dollars:,.2f} USD: function {plan.compute_dollars + plan.invocation_dollars:,.2f}, "
+        f"Step Functions {plan.transition_dollars:,.2f}, S3 {plan.storage_dollars:,.2f} (list prices of {plan.prices})",
     ]
-    if found.reads_per_second > PREFIX_READS:
-        often = f"{found.reads_per_second:,.0f} objects a second, and S3 delivers {PREFIX_READS:,} below one prefix"
-        rows.append(("S3 may throttle", f"{often}; take fewer at once"))
-    return "\n".join(f"{name:<18}{value}" for name, value in rows)
+    if plan.reads_per_second > PREFIX_READS:
+        often = f"{plan.reads_per_second:,.0f} objects a second, and S3 delivers {PREFIX_READS:,} below one prefix"
+        lines.append(f"S3 may throttle   {often}; take fewer at once")
+    return "\n".join(lines)

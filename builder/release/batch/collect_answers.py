@@ -198,7 +198,7 @@ def _open_parquet(path: Path, columns: Mapping[str, Kind]) -> Iterator[Callable[
 _WRITERS = {".parquet": _open_parquet, ".csv": _open_csv, ".jsonl": _open_json_lines}
 
 
-def describe_table(found: Collected) -> str:
+def describe_table(table: Collected) -> str:
     """Describe the table that was written, for a person."""
-    codes = ", ".join(f"{count:,} {code}" for code, count in sorted(found.failed.items()))
-    return f"{found.file}: {found.rows:,} rows" + (f", of them without an answer: {codes}" if codes else "")
+    codes = ", ".join(f"{count:,} {code}" for code, count in sorted(table.failed.items()))
+    return f"{table.file}: {table.rows:,} rows" + (f", of them without an answer: {codes}" if codes else "")

@@ -99,46 +99,46 @@ class BatchStart:
 
 
 def start_batch(
-    asked: BatchRequest, times: Callable[[], BatchTimes], client: Client, say: Say, *, dry_run: bool
+    request: BatchRequest, times: Callable[[], BatchTimes], client: Client, say: Say, *, dry_run: bool
 ) -> BatchStart:
-    """Plan ``asked``, say what it costs, and start it. Raises BatchError, UsageError, EnvironmentSetupError."""
-    s3 = client("s3") if asked.to or asked.reuse or asked.source.startswith("s3://") else None
-    location = S3Location.from_address(asked.to) if asked.to else None
-    aws = find_stack(asked.stack, client) if asked.stack else None
+    """Plan ``request``, say what it costs, and start it. Raises BatchError, UsageError, EnvironmentSetupError."""
+    s3 = client("s3") if request.to or request.reuse or request.source.startswith("s3://") else None
+    location = S3Location.from_address(request.to) if request.to else None
+    aws = find_stack(request.stack, client) if request.stack else None
     if aws and location:
         aws.require_writable(location)
         if find_run(str(location), s3):
             raise BatchError(f"there is a run at {location} already: resume or collect it, or take another place.")
     with ExitStack() as stack:
-        items = read_items(asked.source, s3, asked.form, asked.bucket)
+        items = read_items(request.source, s3, request.form, request.bucket)
         reused = stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))
-        if asked.reuse and asked.layer:
-            known = stack.enter_context(store_answers(read_rows(BatchRun.load(asked.reuse, s3), s3), asked.layer))
-            listing = write_listing(select_new_items(islice(items, asked.limit), known, reused), numbered=True)
+        if request.reuse and request.layer:
+            known = stack.enter_context(store_answers(read_rows(BatchRun.load(request.reuse, s3), s3), request.layer))
+            listing = write_listing(select_new_items(islice(items, request.limit), known, reused), numbered=True)
         else:
-            listing = write_listing(items, asked.limit)
+            listing = write_listing(items, request.limit)
         stack.callback(listing.close)
         reused_count = _count_lines(reused)
         if reused_count:
-            say(f"{reused_count:,} items were answered by {asked.reuse}, with the same bytes and layer")
+            say(f"{reused_count:,} items were answered by {request.reuse}, with the same bytes and layer")
         elif not listing.items:
             raise BatchError("there is nothing to answer: the source has no item.")
         plan = None
         if listing.items:
-            load = _make_workload(listing, times(), aws.function if aws else asked.capacity, asked.max_concurrency)
-            plan = plan_batches(load, asked.per_invocation)
+            load = _make_workload(listing, times(), aws.function if aws else request.capacity, request.max_concurrency)
+            plan = plan_batches(load, request.per_invocation)
         if dry_run or location is None or aws is None:
             return BatchStart(None, None, listing.items + reused_count, reused_count, plan)
         if plan:
             say(describe_plan(plan))
         run = BatchRun(
             location,
-            asked.source,
+            request.source,
             aws.machine,
             listing.items + reused_count,
             reused_count,
             plan.together if plan else 1,
-            settings={"max_concurrency": asked.max_concurrency, "tolerated": asked.tolerated},
+            settings={"max_concurrency": request.max_concurrency, "tolerated": request.tolerated},
         )
         if reused_count:
             upload_file(reused, location.join_key("reused.jsonl"), s3)

@@ -52,14 +52,17 @@ class WasmModule:
 
     @property
     def attempt(self) -> str:
+        """Name of the way in which it was lowered."""
         return self.emitted.attempt.name
 
     @property
     def passed(self) -> bool:
+        """True if every engine's answers agree with TensorFlow's."""
         return all(v.passed for v in self.verifications.values())
 
     @property
     def final(self) -> bool:
+        """True if another way to lower the model would give no better answers."""
         return self.passed or any(v.too_coarse for v in self.verifications.values())
 
     def to_dict(self) -> dict[str, Any]:

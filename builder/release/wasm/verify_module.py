@@ -65,9 +65,11 @@ class WasmInstance:
             raise WasmTrap(f"{name} trapped: {str(error).splitlines()[0]}") from error
 
     def write(self, address: int, data: bytes) -> None:
+        """Write ``data`` to the module's memory."""
         self._exports["memory"].write(self._store, data, address)
 
     def read(self, address: int, size: int) -> bytes:
+        """Read ``size`` bytes of the module's memory."""
         return bytes(self._exports["memory"].read(self._store, address, address + size))
 
     def read_string(self, address: int) -> str:
@@ -79,12 +81,14 @@ class WasmInstance:
         return bytes(parts[: parts.index(b"\0")]).decode()
 
     def allocate_bytes(self, size: int) -> int:
+        """Allocate memory in the module, to be freed. Raises VerifyError."""
         address = self.call_function("cf_alloc", size)
         if not address:
             raise VerifyError(f"the module could not allocate {size:,} bytes")
         return address
 
     def read_description(self) -> str:
+        """Return what the module says of itself, as JSON."""
         return self.read_string(self.call_function("cf_describe"))
 
     def open_model(self) -> int:

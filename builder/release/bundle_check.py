@@ -18,8 +18,17 @@ from builder.base.targets import Target
 from builder.package.bundle import LAYER_MANIFEST, Bundle, find_bundle
 from builder.package.join_bundles import read_identity
 from builder.package.provenance import APART, ENVELOPE, STATEMENT
-from builder.release.envelope import open_envelope, require_signature, sign_payload
-from builder.release.statement import NEXT, is_plain, parse_statement, read_plain, require_form, subjects_of
+from builder.release.statement import (
+    NEXT,
+    is_plain,
+    open_envelope,
+    parse_statement,
+    read_plain,
+    require_form,
+    require_signature,
+    sign_payload,
+    subjects_of,
+)
 
 _MADE_LATER = re.compile(rf"({'|'.join(APART)})/.+|[^/]+_(test|benchmark)|report\.html")
 """Files that other commands put beside a finished bundle (wasm, selftest, report). None of them is deployed."""

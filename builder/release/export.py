@@ -154,15 +154,9 @@ def exported_spec(spec: ModelSpec, graph: FrozenGraph, folder: Path) -> ModelSpe
     fetches keep theirs.
     """
     image = spec.image and replace(
-        spec.image,
-        feed=spec.image.feed and c_identifier(spec.image.feed),
-        channel_order="rgb",
-        mean=(0.0,),
-        scale=(1.0,),
+        spec.image, feed=_to_c_identifier(spec.image.feed), channel_order="rgb", mean=(0.0,), scale=(1.0,)
     )
-    audio = spec.audio and replace(
-        spec.audio, feed=spec.audio.feed and c_identifier(spec.audio.feed), normalise="none", scale=1.0
-    )
+    audio = spec.audio and replace(spec.audio, feed=_to_c_identifier(spec.audio.feed), normalise="none", scale=1.0)
     named = spec.text and spec.text.with_feed_names([port.spec.name for port in graph.feeds])
     text = named and replace(
         named, ids=_to_c_identifier(named.ids), mask=_to_c_identifier(named.mask), types=_to_c_identifier(named.types)

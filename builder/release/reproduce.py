@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from builder.base.errors import BundleError, UsageError
 from builder.base.files import scratch_folder
@@ -46,7 +46,10 @@ def reproduce_bundle(
             ws = Workspace(replace(model, packaging=chosen["package"]), fresh, target_named(chosen["target"]), progress)
             return build_bundle(ws, recorded_choice(recorded)).bundle
 
-        with _set_epoch(definition["internalParameters"].get(EPOCH)):
+        with mock.patch.dict(os.environ):
+            os.environ.pop(EPOCH, None)
+            if EPOCH in definition["internalParameters"]:
+                os.environ[EPOCH] = str(definition["internalParameters"][EPOCH])
             rebuilt = _rebuild_bundle(folder, definition, build, fresh.dist)
         return compare_bundle_files(folder, rebuilt.folder)
 
@@ -78,17 +81,3 @@ def _find_model_toml(recorded: str, project: Project) -> Path:
             f"the bundle was built from {recorded}, which is not in this checkout: say where it is with --model."
         )
     return path
-
-
-@contextmanager
-def _set_epoch(epoch: int | None) -> Iterator[None]:
-    """Set SOURCE_DATE_EPOCH in the block as it was at the build."""
-    before = os.environ.pop(EPOCH, None)
-    try:
-        if epoch is not None:
-            os.environ[EPOCH] = str(epoch)
-        yield
-    finally:
-        os.environ.pop(EPOCH, None)
-        if before is not None:
-            os.environ[EPOCH] = before

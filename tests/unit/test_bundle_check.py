@@ -22,7 +22,7 @@ from builder.cli import main
 from builder.package.layer import EPOCH
 from builder.package.provenance import BUILD_TYPE, ENVELOPE, JOIN_TYPE, STATEMENT, Material, statement_json
 from builder.release.bundle_check import check_bundle, sign_bundle
-from builder.release.envelope import open_envelope
+from builder.release.statement import open_envelope
 from tests.support.needs import needs
 from tests.support.results import printed
 

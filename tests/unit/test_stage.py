@@ -19,7 +19,7 @@ from builder.package.bundle import find_bundle
 from builder.package.provenance import BUILD_TYPE, STATEMENT, statement_json
 from builder.release.activate_bundle import ActiveBundle, activate_models, read_active_bundle
 from builder.release.bindings.describe import parse_description
-from builder.release.envelope import open_envelope
+from builder.release.statement import open_envelope
 from builder.release.template_check import list_problems
 from tests.support.results import printed
 

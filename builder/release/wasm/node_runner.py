@@ -20,31 +20,9 @@ from builder.verify.probe_client import Examination
 from builder.verify.verification import Verification
 
 PREDICT = Path(__file__).with_name("predict.mjs")
+RUN_CASES = Path(__file__).with_name("run_cases.mjs")
 TIMEOUT = 1800
 """Seconds after which Node.js is stopped."""
-
-# Feeds come in and fetches go out as their bytes, case after case.
-_SCRIPT = """\
-import { readFileSync, writeFileSync } from "node:fs";
-import { pathToFileURL } from "node:url";
-const [predict, wasm, cases, feeds, answers] = process.argv.slice(2);
-const { load } = await import(pathToFileURL(predict).href);
-const model = await load(pathToFileURL(wasm));
-const given = readFileSync(feeds);
-const out = [];
-let at = 0;
-for (let i = 0; i < Number(cases); i++) {
-  const named = {};
-  for (const feed of model.describe.feeds) {
-    named[feed.name] = given.subarray(at, at + feed.bytes);
-    at += feed.bytes;
-  }
-  const fetches = model.run(named);
-  for (const fetch of model.describe.fetches) out.push(new Uint8Array(fetches[fetch.name].buffer));
-}
-writeFileSync(answers, Buffer.concat(out));
-console.log(JSON.stringify(model.describe));
-"""
 
 
 def find_node() -> str | None:
@@ -59,15 +37,14 @@ def verify_in_node(path: Path, graph: FrozenGraph, spec: ModelSpec, rounding: Ro
         tempfile.TemporaryDirectory(prefix="coldforge-node-") as temporary,
     ):
         folder = Path(temporary)
-        script, feeds, answers = folder / "run.mjs", folder / "feeds.bin", folder / "answers.bin"
-        script.write_text(_SCRIPT)
+        feeds, answers = folder / "feeds.bin", folder / "answers.bin"
         feeds.write_bytes(
             b"".join(np.ascontiguousarray(a).tobytes() for case in expected.cases for a in expected.feeds_of(case))
         )
-        arguments = [str(p.resolve()) for p in (PREDICT, path)] + [str(len(expected.cases)), str(feeds), str(answers)]
+        arguments = [str(path.resolve()), str(len(expected.cases)), str(feeds), str(answers)]
         try:
             process = subprocess.run(
-                [find_node() or "node", str(script), *arguments],
+                [find_node() or "node", str(RUN_CASES), *arguments],
                 capture_output=True,
                 text=True,
                 timeout=TIMEOUT,

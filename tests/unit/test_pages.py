@@ -7,21 +7,24 @@ import re
 import pytest
 
 from builder.base.errors import INTERRUPTED, PIPE_CLOSED, ColdforgeError
-from builder.cli import abi_page
+from builder.cli.docs_pages import DOCS, HEADER, format_pages
 from handler.errors import HandlerError
 from tests.support.pages import ROOT, SERVED, served_commands
 
 
-def test_the_abis_page_is_the_headers() -> None:
-    assert abi_page.PAGE.read_text(encoding="utf-8") == abi_page.format_abi_page(), (
-        "run `python -m builder.cli.abi_page`"
-    )
+def test_pages_say_what_the_code_says() -> None:
+    outdated = [path.name for path, text in format_pages().items() if path.read_text(encoding="utf-8") != text]
+    assert not outdated, "run `python -m builder.cli.docs_pages`"
 
 
 def test_the_abis_page_has_every_function() -> None:
-    declared = re.findall(r"^[a-z].*?\b(cf_\w+)\(", abi_page.HEADER.read_text(encoding="utf-8"), re.MULTILINE)
+    declared = re.findall(r"^[a-z].*?\b(cf_\w+)\(", HEADER.read_text(encoding="utf-8"), re.MULTILINE)
     assert len(declared) > 10
-    headings = " ".join(re.findall(r"^## (.+)$", abi_page.format_abi_page(), re.MULTILINE)).replace(",", "").split()
+    headings = (
+        " ".join(re.findall(r"^## (.+)$", (DOCS / "abi.md").read_text(encoding="utf-8"), re.MULTILINE))
+        .replace(",", "")
+        .split()
+    )
     assert not set(declared) - set(headings)
 
 

@@ -45,10 +45,10 @@ from builder.config import (
 from builder.config.rules import CODE
 from builder.config.schema import FORMATS, SECTIONS, BoxFormat, BoxUnits
 from builder.config.toml_lines import KeyPath, LineNumbers
-from builder.config.toml_reference import PAGE, write_reference
 
 ROOT = Path(__file__).resolve().parents[2]
 MISTAKES = ROOT / "tests" / "unit" / "golden" / "model_toml_mistakes.txt"
+PAGE = ROOT / "docs" / "model-toml.md"
 EXAMPLE, GRAPH_EXAMPLE = re.findall("```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1:]
 SHA = "59534287fdfb125e30a94400296c25ea9f5d706fca93dd8adbbbed916799ea0e"
 
@@ -666,11 +666,8 @@ class TestSamples:
 
 
 class TestReference:
-    def test_the_page_is_up_to_date(self) -> None:
-        assert PAGE.read_text(encoding="utf-8") == write_reference(), "run: python -m builder.config.toml_reference"
-
     def test_every_key_is_in_it(self) -> None:
-        rows = [line for line in write_reference().splitlines() if line.startswith("| `")]
+        rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
         assert len(rows) == sum(len(section.keys) for section in SECTIONS.values())
         assert all(len(re.split(r"(?<!\\)\|", row)) == 6 for row in rows)
 

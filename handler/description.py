@@ -391,18 +391,18 @@ def _parse_examples(data: dict[str, Any]) -> ExampleInput:
 
 
 def _require_consistent(description: Description) -> None:
-    fetches = {port.name for port in description.answers}
+    batch, fetches = description.batch, {port.name for port in description.answers}
     for output in description.outputs:
         if absent := [fetch for fetch in output.fetches if fetch not in fetches]:
             raise ValueError(f"output {output.name} is of {absent[0]}, which the model does not have")
         if output.kind in ("detection", "segmentation") and description.image is None:
             raise ValueError(f"output {output.name} is of places in pictures, which the model does not take")
-    shapes = {port.name: (port.dtype, port.shape) for port in description.fetches}
+    fetched = {port.name: (port.dtype, port.shape) for port in description.fetches}
     for port in description.fetches:
-        if port.dynamic and shapes.get(port.shape_fetch) != ("int32", (len(port.shape),)):
+        if port.dynamic and fetched.get(port.shape_fetch) != ("int32", (len(port.shape),)):
             raise ValueError(f"nothing says how large {port.name} is")
-    if description.batches[0] != description.batch or (len(description.batches) > 1 and not description.batched):
-        raise ValueError(f"batches {description.batches} of a model whose batch is {description.batch}")
+    if description.batches[0] != batch or (len(description.batches) > 1 and not description.batched):
+        raise ValueError(f"batches {description.batches} of a model whose batch is {batch}")
     first = Size(description.feeds, description.fetches)
     if description.sizes and description.sizes[0] != first:
         raise ValueError("shapes that do not begin with the model's own")
@@ -411,15 +411,17 @@ def _require_consistent(description: Description) -> None:
         raise ValueError("shapes or pad of other inputs than the model's own")
     sizes = {port.name: port.size for port in description.feeds}
     audio = description.audio
-    if audio and (sizes.get(audio.feed) != 4 * audio.length * description.batch or not 0 < audio.hop <= audio.length):
-        raise ValueError(f"feed {audio.feed} does not hold {description.batch} windows of {audio.length} samples")
+    if audio and (sizes.get(audio.feed) != 4 * audio.length * batch or not 0 < audio.hop <= audio.length):
+        raise ValueError(f"feed {audio.feed} does not hold {batch} windows of {audio.length} samples")
     if text := description.text:
         for size in (first, *description.sizes):
-            _require_text(text, size, description.batch)
+            shapes = [port.shape for port in size.feeds if port.name in text.feeds]
+            if len(shapes) != len(text.feeds) or len(shapes[0]) != 2 or set(shapes) != {(batch, shapes[0][1])}:
+                raise ValueError(f"feeds {', '.join(text.feeds)} do not hold {batch} texts")
     if any(output.kind == "tokens" for output in description.outputs):
         _require_tokens(description)
-    if any(not item.shape or item.shape[0] != description.batch for item in description.strings):
-        raise ValueError(f"strings that do not begin with the batch, {description.batch}")
+    if any(not item.shape or item.shape[0] != batch for item in description.strings):
+        raise ValueError(f"strings that do not begin with the batch, {batch}")
     if not description.string_feeds <= sizes.keys():
         raise ValueError("strings that become no feeds")
     if description.examples and {f.name for f in description.examples.features} != {
@@ -427,10 +429,8 @@ def _require_consistent(description: Description) -> None:
     }:
         raise ValueError("tf.Examples that do not have all that the model takes")
     image = description.image
-    if image is None:
-        return
-    if sizes.get(image.feed) != image.size * description.batch:
-        raise ValueError(f"feed {image.feed} does not hold {description.batch} pictures of {image.size} bytes")
+    if image and sizes.get(image.feed) != image.size * batch:
+        raise ValueError(f"feed {image.feed} does not hold {batch} pictures of {image.size} bytes")
 
 
 def _require_tokens(description: Description) -> None:
@@ -442,9 +442,3 @@ def _require_tokens(description: Description) -> None:
         for port in size.fetches:
             if port.name in names and (port.dynamic or len(port.shape) != 3 or [port.shape[:2]] != shapes):
                 raise ValueError(f"fetch {port.name} has no scores for each token of a text")
-
-
-def _require_text(text: TextInput, size: Size, batch: int) -> None:
-    shapes = [port.shape for port in size.feeds if port.name in text.feeds]
-    if len(shapes) != len(text.feeds) or len(shapes[0]) != 2 or set(shapes) != {(batch, shapes[0][1])}:
-        raise ValueError(f"feeds {', '.join(text.feeds)} do not hold {batch} texts")

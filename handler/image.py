@@ -186,11 +186,15 @@ def _decode_image(data: bytes, target: ImageInput, limits: RequestLimits, second
 
 def _load_image(picture: ImageFile, plugin: str, turn: int, fit: Fit, scale: int, target: ImageInput) -> _DecodedImage:
     """Load a JPEG no larger than the target needs, and in grey without its colours, as ``tf.io.decode_jpeg`` does."""
+    from PIL import Image
+
     width, height = picture.size
     size = (height, width) if turn in _LYING else (width, height)
     draft = picture.draft("L" if target.mode == "grey" else "RGB", (width // scale, height // scale))
     picture.load()
-    upright = _turn_upright(_convert_mode(picture, target), turn)
+    upright = _convert_mode(picture, target)
+    if turn in _UPRIGHT:
+        upright = upright.transpose(Image.Transpose[_UPRIGHT[turn]])
     if plugin != "Jpeg" or draft is None or picture.size == (width, height):
         return _DecodedImage(upright, fit, size)
     # libjpeg rounds sizes up, so the last pixel is partly outside the image: after turning, perhaps the first.
@@ -263,13 +267,6 @@ def _convert_mode(picture: Image, target: ImageInput) -> Image:
         behind = Image.new("RGBA", picture.size, _expand_colour(target.background, "rgb"))
         picture = Image.alpha_composite(behind, picture)
     return picture.convert(wanted)
-
-
-def _turn_upright(picture: Image, turn: int) -> Image:
-    from PIL import Image
-
-    name = _UPRIGHT.get(turn)
-    return picture.transpose(Image.Transpose[name]) if name else picture
 
 
 def _expand_colour(values: tuple[int, ...], mode: str) -> int | tuple[int, ...]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from functools import partial
 
+from .description import Description
 from .errors import HandlerError, Refusal, make_refusal
 from .powertools import EphemeralMetrics, Logger
 from .server import Invocation, Result
@@ -20,8 +21,6 @@ from .typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
-
-    from .description import Description
 
 NAMESPACE = "coldforge"
 logger = Logger(service="coldforge")

@@ -58,21 +58,13 @@ def answer_file(
     kind = find_file_kind(description)
     if kind is None or not kind.stands_alone or (description.text_alone and task.key.endswith(".json")):
         # The model needs or allows more than a file, so the object is a request in JSON.
-        event = parse_message(_decode_object(data, task))
+        try:
+            event = parse_message(data.decode("utf-8-sig"))
+        except UnicodeDecodeError:  # replacing invalid bytes would answer another text
+            raise NotTextError(f"{task} is not UTF-8") from None
         return predict.answer_event(event, server, call, partial=partial, limit=limit)
     request = predict.make_file_request([File(data, str(task))], description, limits)
     return predict.answer_request(request, server, call, limit)
-
-
-def _decode_object(data: bytes, task: S3Object) -> str:
-    """Decode an object's UTF-8, with or without a byte order mark.
-
-    Raises NotTextError: replacing invalid bytes would answer another text.
-    """
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise NotTextError(f"{task} is not UTF-8") from None
 
 
 def deliver_answer(target: S3Object | None, task: Task, answer: dict[str, Any], call: Invocation) -> None:

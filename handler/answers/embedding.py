@@ -24,17 +24,12 @@ def format_answer(output: Output, item: ItemOutputs) -> Any:
     data, _ = item.get_values(output.fetch)
     values: Any = data if output.dimensions is None else _shorten_vector(data[: output.dimensions], output.normalise)
     if output.format == "base64":
-        return encode_base64(values)
+        return binascii.b2a_base64(array("f", values).tobytes(), newline=False).decode()
     if output.format == "int8":
         return _scale_to_int8(values)
     if output.format == "float16":
         return [_round_float16(value) for value in values]
     return convert_numbers(port.dtype, values)
-
-
-def encode_base64(values: Any) -> str:
-    """Encode ``values`` as float32, little-endian, in base64."""
-    return binascii.b2a_base64(array("f", values).tobytes(), newline=False).decode()
 
 
 def _shorten_vector(values: memoryview, normalise: bool) -> list[float]:

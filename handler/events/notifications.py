@@ -60,15 +60,15 @@ def find_tasks(message: object) -> list[Task]:
         return []
     if "Records" in message:
         with event_from("S3"):
-            return [_parse_record(record) for record in message["Records"] if _is_created(record["eventName"])]
+            return [
+                _parse_record(record)
+                for record in message["Records"]
+                if record["eventName"].removeprefix("s3:").startswith("ObjectCreated:")
+            ]
     if "detail-type" in message:
         with event_from("EventBridge"):
             return _read_detail(message)
     return [message]
-
-
-def _is_created(event: str) -> bool:
-    return event.removeprefix("s3:").startswith("ObjectCreated:")
 
 
 def _parse_record(record: Any) -> S3Object:

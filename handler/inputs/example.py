@@ -124,7 +124,10 @@ def make_request(
     ports = [by_name[name] for name in names]
     for number, example in enumerate(examples):
         place = f"{where}[{number}]"
-        data = example if isinstance(example, bytes) else _decode_example(example, place, limits)
+        if example == "":  # it has no features
+            data = b""
+        else:
+            data = example if isinstance(example, bytes) else encoded_file(example, place, limits.encoded).data
         try:
             values = parse_example(data, features)
         except WrongExampleError as error:
@@ -146,11 +149,6 @@ def make_request(
             f"the strings have {total:,} bytes; at most {limits.characters * TEXTS_TOGETHER:,} are taken"
         )
     return Request((), inputs, description.name, signature=description.signature, strings=strings)
-
-
-def _decode_example(example: object, place: str, limits: RequestLimits) -> bytes:
-    """Return the bytes of ``example``; an example without features has none."""
-    return encoded_file(example, place, limits.encoded).data if example != "" else b""
 
 
 def _require_texts(texts: Sequence[bytes], where: str, limits: RequestLimits) -> None:

@@ -14,14 +14,12 @@ from ..budget import TEXTS_TOGETHER, RequestLimits
 from ..description import Description, StringInput
 from ..errors import NotTextError, TooLargeError, TooManyImagesError, WrongFieldError, WrongShapeError, WrongTypeError
 from ..request import File, Request
+from ..text import LocatedText
 from ..text.rows import choose_row_size, list_size_ports
-from ..typed import TYPE_CHECKING, Any
+from ..text.words import StringProgram
+from ..typed import Any
 from . import InputKind, RunContext
 from .text import TEXTS, fill_rows, measure_rows, read_text_file, read_texts
-
-if TYPE_CHECKING:
-    from ..text import LocatedText
-    from ..text.words import StringProgram
 
 
 def make_kind(description: Description) -> InputKind:

@@ -40,11 +40,6 @@ def respond_to_request(request: HttpRequest, server: Server, call: Invocation) -
     return response._replace(headers=headers, body=b"" if request.method == "HEAD" else response.body)
 
 
-def playground_enabled() -> bool:
-    """Return whether the page to try the models is served."""
-    return os.environ.get("COLDFORGE_PLAYGROUND", "").lower() in ("1", "on", "true", "yes")
-
-
 def format_refusal(refusal: Refusal) -> HttpResponse:
     """Answer with the message alone."""
     return HttpResponse.from_json({"error": refusal.message}, refusal.status)
@@ -77,7 +72,8 @@ def _find_protocol(request: HttpRequest) -> Any:
     name = _MODULES.get(first, "predict")
     if request.path == "/v1/embeddings":
         name = "openai"
-    if request.path == "/" and request.method in ("GET", "HEAD") and playground_enabled():
+    playground = os.environ.get("COLDFORGE_PLAYGROUND", "").lower() in ("1", "on", "true", "yes")
+    if request.path == "/" and request.method in ("GET", "HEAD") and playground:
         name = "pages"
     return importlib.import_module(f".{name}", __name__)
 

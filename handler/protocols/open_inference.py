@@ -83,17 +83,15 @@ def handle_request(request: HttpRequest, server: Server, call: Invocation) -> Ht
     if request.method != method:
         raise MethodNotAllowedError(request.method, request.path, method)
     if path is None:
-        return HttpResponse.from_json({segments[1]: True} if segments else _server_metadata(server))
+        builder = server.find_description(None).builder
+        metadata = {"name": "coldforge", "version": builder, "extensions": EXTENSIONS}
+        return HttpResponse.from_json({segments[1]: True} if segments else metadata)
     name, version, rest = path
     description = find_version(server, name, version)
     if method == "POST":
         return _answer_inference(request, description, server, call)
     ready = {"name": description.name, "ready": True}
     return HttpResponse.from_json(ready if rest else describe_model(description))
-
-
-def _server_metadata(server: Server) -> dict[str, Any]:
-    return {"name": "coldforge", "version": server.find_description(None).builder, "extensions": EXTENSIONS}
 
 
 def describe_model(description: Description) -> dict[str, Any]:
@@ -300,7 +298,10 @@ def _read_strings(sent: SentTensor, one: StringInput, limits: RequestLimits) -> 
         raise TooManyImagesError(f'"{name}" has {shape[0]} items; at most {limits.items} are allowed at a time')
     if sent.data is not None:
         elements = _split_elements(name, sent.data, shape[0] * one.each)
-        values = [_decode_string(element, name) for element in elements]
+        try:
+            values = [element.decode() for element in elements]
+        except UnicodeDecodeError:
+            raise NotTextError(f'"{name}" is not UTF-8') from None
     elif not isinstance(values, list) or (values and isinstance(values[0], list)):
         return values  # nested lists, or what ``read_strings`` refuses
     if len(values) != shape[0] * one.each:
@@ -308,14 +309,6 @@ def _read_strings(sent: SentTensor, one: StringInput, limits: RequestLimits) -> 
     for length in reversed(one.shape[1:] if one.each != 1 else ()):
         values = [values[at : at + length] for at in range(0, len(values), length)]
     return values
-
-
-def _decode_string(data: bytes, name: str) -> str:
-    """Decode an element of an input of strings, which may be empty. Raises NotTextError."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        raise NotTextError(f'"{name}" is not UTF-8') from None
 
 
 def _read_elements(sent: SentTensor) -> list[Any]:

@@ -10,14 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..answer import (
-    OutputTensor,
-    collect_tensors,
-    compute_min_nested_length,
-    find_labels,
-    nest_values,
-    require_possible,
-)
+from ..answer import collect_tensors, compute_min_nested_length, find_labels, nest_values, require_possible
 from ..budget import RequestLimits
 from ..deadline import no_deadline
 from ..description import Description, Output, Port
@@ -57,12 +50,10 @@ def handle_request(request: HttpRequest, server: Server, call: Invocation) -> Ht
     description = find_version(server, name, version)
     if verb:
         return HttpResponse.from_json(_answer_predict(request, description, server, call))
-    return HttpResponse.from_json(describe_model(description) if rest else _describe_status(description))
-
-
-def _describe_status(description: Description) -> dict[str, Any]:
-    fine = {"error_code": "OK", "error_message": ""}
-    return {"model_version_status": [{"version": description.version, "state": "AVAILABLE", "status": fine}]}
+    if rest:
+        return HttpResponse.from_json(describe_model(description))
+    state = {"state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}
+    return HttpResponse.from_json({"model_version_status": [{"version": description.version, **state}]})
 
 
 def describe_model(description: Description) -> dict[str, Any]:
@@ -70,8 +61,9 @@ def describe_model(description: Description) -> dict[str, Any]:
 
     def describe_port(port: Port, one: Description) -> dict[str, Any]:
         dims = [{"size": str(size), "name": ""} for size in one.find_open_shape(port)]
-        dtype = "DT_STRING" if port.name in _find_label_outputs(one) else _name_dtype(port.dtype)
-        return {"dtype": dtype, "tensor_shape": {"dim": dims, "unknown_rank": False}, "name": port.name}
+        dtype = "string" if port.name in _find_label_outputs(one) else port.dtype
+        dtype = {"float32": "float", "float64": "double"}.get(dtype, dtype)
+        return {"dtype": f"DT_{dtype.upper()}", "tensor_shape": {"dim": dims, "unknown_rank": False}, "name": port.name}
 
     def describe_signature(one: Description) -> dict[str, Any]:
         return {
@@ -85,10 +77,6 @@ def describe_model(description: Description) -> dict[str, Any]:
         "model_spec": {"name": description.name, "signature_name": "", "version": description.version},
         "metadata": {"signature_def": {"signature_def": signatures}},
     }
-
-
-def _name_dtype(dtype: str) -> str:
-    return {"float32": "DT_FLOAT", "float64": "DT_DOUBLE"}.get(dtype, f"DT_{dtype.upper()}")
 
 
 def _answer_predict(request: HttpRequest, description: Description, server: Server, call: Invocation) -> dict[str, Any]:
@@ -116,8 +104,13 @@ def _answer_predict(request: HttpRequest, description: Description, server: Serv
                 raise
             raise type(error)(f'"{"instances" if rows else "inputs"}": {error.message}') from error.__cause__
     result = server.run_inference(inference, call)
-    names = _find_label_outputs(result.description)
-    named = {t.name: _format_values(t, names.get(t.name)) for t in collect_tensors(result.description, result.batches)}
+    labelled = _find_label_outputs(result.description)
+    named: dict[str, Any] = {}
+    for tensor in collect_tensors(result.description, result.batches):
+        values: list[Any] = tensor.to_numbers(strict=False)
+        if tensor.name in labelled:  # as the model itself did
+            values = find_labels(labelled[tensor.name], values)
+        named[tensor.name] = nest_values(values, tensor.shape)
     if len(named) == 1:
         return {"predictions" if rows else "outputs": next(iter(named.values()))}
     if not rows:
@@ -145,12 +138,6 @@ def choose_signature(description: Description) -> str:
 def _find_label_outputs(description: Description) -> dict[str, Output]:
     """Return the outputs whose answers are labels, by the fetch of their numbers."""
     return {output.fetch: output for output in description.outputs if output.kind == "label"}
-
-
-def _format_values(tensor: OutputTensor, output: Output | None) -> Any:
-    """Return the tensor's nested values; with ``output``, labels in place of the numbers, as the model itself did."""
-    numbers = tensor.to_numbers(strict=False)
-    return nest_values(find_labels(output, numbers) if output else numbers, tensor.shape)
 
 
 def _find_examples(event: dict[str, Any], description: Description) -> list[Any] | None:

@@ -11,15 +11,12 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 
-from ..budget import LOCATED_TOKEN, TEXTS_TOGETHER
+from ..budget import LOCATED_TOKEN, TEXTS_TOGETHER, RequestLimits
 from ..deadline import require_time
+from ..description import Description
 from ..errors import StartupError, TextTooLongError, TooLargeError
 from ..tuples import NamedTuple
-from ..typed import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from ..budget import RequestLimits
-    from ..description import Description
+from ..typed import Any, Protocol
 
 FILE = "model.text"
 KINDS = ("wordpiece", "subwords")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -59,11 +58,18 @@ def make_candidate(ws: Workspace, compiled: CompiledVariant, kind: Precision) ->
     settled = _resolve_for_kind(ws, kind)
     ws = ws.for_spec(settled.spec)
     rounded = kind.activations != "float32"
+
+    def build_into(folder: Path) -> None:
+        attempt = list_attempts(settled.spec)[0]
+        lowered = lower_variant(ws, compiled, settled, attempt)
+        build_library(lowered.program, settled.spec, compiled.kernels, folder, ws.zig)
+        make_lowering_report([lowered], settled, attempt).save(folder / LOWERING)
+
     folder = ws.build_stage(
         f"accuracy-{kind.folder}",
         f"a library with {kind.weights} weights{' and activations' if rounded else ''}",
         compute_digest(*compiled.inputs, settled.key, compiled.kernels.target.name),
-        functools.partial(_build_into, ws, compiled, settled),
+        build_into,
         compiled.kernels.target.suffix,
     )
     return Candidate(kind, folder / "libmodel.so", LoweringReport.load(folder / LOWERING), settled)
@@ -72,13 +78,6 @@ def make_candidate(ws: Workspace, compiled: CompiledVariant, kind: Precision) ->
 def _resolve_for_kind(ws: Workspace, kind: Precision) -> ResolvedOptions:
     """Return the options of a candidate of ``kind``: by the static rule alone, since tuning comes after the choice."""
     return calibrate_model(ws.for_spec(replace(apply_precision(ws.spec, kind), weights=Weights(kind.weights))))
-
-
-def _build_into(ws: Workspace, compiled: CompiledVariant, settled: ResolvedOptions, folder: Path) -> None:
-    attempt = list_attempts(settled.spec)[0]
-    lowered = lower_variant(ws, compiled, settled, attempt)
-    build_library(lowered.program, settled.spec, compiled.kernels, folder, ws.zig)
-    make_lowering_report([lowered], settled, attempt).save(folder / LOWERING)
 
 
 def time_beside_float32(ws: Workspace, compiled: CompiledVariant, one: Candidate) -> Timing:

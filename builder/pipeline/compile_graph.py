@@ -101,9 +101,7 @@ def compile_variants(ws: Workspace, imported: ImportedModel, *, in_parts: bool =
     """
     variants: dict[Variant, CompiledVariant] = {}
     for variant, graph in zip(ws.spec.variants, imported.graphs, strict=True):
-        part = (
-            _compile_microbatch(ws, variant, graph, imported.path, variants) if in_parts and variant.batch > 1 else None
-        )
+        part = _compile_microbatch(ws, variant, graph, imported.path, variants) if in_parts else None
         variants[variant] = part or CompiledVariant(graph, _compile_variant(ws, variant, graph))
     return CompiledModel(imported.path, tuple(variants.values()))
 
@@ -120,7 +118,7 @@ def _compile_microbatch(
 
     Return None if the batch should rather run whole, or if the model cannot be imported for one input.
     """
-    if graph.states or any(port.spec.dynamic for port in graph.fetches):
+    if variant.batch == 1 or graph.states or any(port.spec.dynamic for port in graph.fetches):
         return None
     part = ws.spec.part_of(variant)
     if part in made:

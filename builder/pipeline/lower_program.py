@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -132,11 +131,18 @@ def emit_variants(
 
     Raises LowerError, which names what the runtime cannot do.
     """
+
+    def lower_into(folder: Path) -> None:
+        lowered = lower_all_variants(ws, compiled, settled, attempt)
+        write(ws, compiled, lowered, folder)
+        make_lowering_report(lowered, settled, attempt).save(folder / LOWERING)
+        save_rounded_weights(ws.spec, lowered, folder)
+
     folder = ws.build_stage(
         f"lower{attempt.suffix}",
         f"thunks to steps, buffers and C ({attempt.name})",
         compute_digest(*compiled.inputs, settled.key, ws.target.name),
-        functools.partial(_lower_into, ws, compiled, settled, attempt, write),
+        lower_into,
         ws.target.suffix,
     )
     return EmittedSources(attempt, folder, compiled)
@@ -213,17 +219,3 @@ def save_rounded_weights(spec: ModelSpec, lowered: Sequence[LoweredProgram], fol
             rounded_reference.save_rounded(
                 rounded_reference.make_rounded_path(folder, variant.suffix), program.restored, program.rounded
             )
-
-
-def _lower_into(
-    ws: Workspace,
-    compiled: CompiledModel,
-    settled: ResolvedOptions,
-    attempt: LoweringAttempt,
-    write: Emit,
-    folder: Path,
-) -> None:
-    lowered = lower_all_variants(ws, compiled, settled, attempt)
-    write(ws, compiled, lowered, folder)
-    make_lowering_report(lowered, settled, attempt).save(folder / LOWERING)
-    save_rounded_weights(ws.spec, lowered, folder)

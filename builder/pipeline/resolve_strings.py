@@ -5,11 +5,9 @@ A build of a model without strings has no such stage.
 
 from __future__ import annotations
 
-import functools
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from builder.base.cache import compute_digest
 from builder.base.errors import SandboxError, SpecError
@@ -53,11 +51,14 @@ def complete_workspace(ws: Workspace) -> Workspace:
 def _complete_signature(ws: Workspace, model: Path, variant: Variant) -> ModelSpec:
     """Return the spec of the signature of ``variant``, completed; print the settings that were found."""
     own, of = ws.spec.of_signature(variant.signature), f", of {variant.of}" if variant.of else ""
+    reads = [model, ws.project.function]  # the import decodes images with the function's own code
     folder = ws.build_stage(
         "strings",
         f"what the model does with strings, as settings{of}",
         compute_digest(to_json(own), model, read_tensorflow_version()),
-        functools.partial(_find_settings_into, ws.for_spec(own), model),
+        lambda folder: ws.run_sandboxed(
+            write_string_settings, own.alone, model, folder, folder=folder, reads=reads, failed=make_import_error
+        ),
         variant.suffix,
     )
     spec, lines = load_string_settings(folder, own)
@@ -84,16 +85,7 @@ def load_string_settings(folder: Path, spec: ModelSpec) -> tuple[ModelSpec, tupl
     return replace(spec, image=settings.image, fetches=settings.fetches, outputs=settings.outputs), lines
 
 
-def _find_settings_into(ws: Workspace, model: Path, folder: Path) -> None:
-    reads = [model, ws.project.function]  # the import decodes images with the function's own code
-    ws.run_sandboxed(_find_settings, ws.spec.alone, model, folder=folder, reads=reads, failed=make_import_error)
-
-
-def _find_settings(spec: ModelSpec, model: Path) -> None:
-    write_string_settings(spec, model, Path.cwd())
-
-
-def write_string_settings(spec: ModelSpec, model: Path, folder: Path) -> Any:
+def write_string_settings(spec: ModelSpec, model: Path, folder: Path) -> None:
     """Write the completed spec, and the findings in words, into ``folder``."""
     from builder.importers.images.complete_config import complete_spec
     from builder.pipeline.import_model import check_preflight
@@ -110,4 +102,3 @@ def write_string_settings(spec: ModelSpec, model: Path, folder: Path) -> Any:
     )  # fmt: skip
     (folder / _FOUND).write_text(render_spec(settings), encoding="utf-8")
     (folder / _LINES).write_text(json.dumps(completed.lines), encoding="utf-8")
-    return completed

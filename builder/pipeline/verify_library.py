@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -57,16 +56,14 @@ def _load_rounding(ws: Workspace, variant: Variant, graph: FrozenGraph, folder: 
     path = rounded_reference.make_rounded_path(folder, variant.suffix)
     if not path.exists():
         return None
+    answer = rounded_reference.make_rounded_answers
     answers = ws.build_stage(
         f"restore{variant.suffix}",
         f"TensorFlow's answers with the library's rounded weights{label_variant(variant)}",
         compute_digest(path, graph.reference_path, graph.golden_path, graph.ports_path, read_tensorflow_version()),
-        functools.partial(_answer_in_sandbox, ws, graph, path),
+        lambda folder: ws.run_sandboxed(
+            answer, graph, path, folder, folder=folder, reads=[graph.folder, path], failed=make_answers_error
+        ),
         ws.target.suffix,
     )
     return rounded_reference.load_rounding(answers, ws.spec.weight_types)
-
-
-def _answer_in_sandbox(ws: Workspace, graph: FrozenGraph, path: Path, folder: Path) -> None:
-    answer, reads = rounded_reference.make_rounded_answers, [graph.folder, path]
-    ws.run_sandboxed(answer, graph, path, folder, folder=folder, reads=reads, failed=make_answers_error)

@@ -173,13 +173,10 @@ def build_mounts(
 
     ``beside``: the tokenizer's file, also if it was fetched with the model, and folders of the cache.
     """
-    inputs = [*_mount_code(project), *_mount_inputs(spec, project, model, dependencies, beside)]
+    code = ("builder", "handler", "layers/dependencies", "requirements/build.txt", "requirements/tokenizers.txt")
+    inputs = [Mount(project.home / name, INSIDE / name) for name in code]
+    inputs += _mount_inputs(spec, project, model, dependencies, beside)
     return [*inputs, *_mount_outputs(scratch, [mount.target for mount in inputs])]
-
-
-def _mount_code(project: Project) -> Iterator[Mount]:
-    for name in ("builder", "handler", "layers/dependencies", "requirements/build.txt", "requirements/tokenizers.txt"):
-        yield Mount(project.home / name, INSIDE / name)
 
 
 def _mount_inputs(
@@ -187,29 +184,25 @@ def _mount_inputs(
 ) -> Iterator[Mount]:
     """Yield all mounts of inputs besides code. Files next to model.toml keep their paths, since it names them."""
     yield Mount(dependencies.resolve(), INSIDE / "build" / dependencies.name)
-    if spec.audio:
-        place = fetched_folder(project.cache)
-        yield Mount(place, CACHE / place.relative_to(project.cache))
-    for path in beside:
-        if path.is_relative_to(project.cache) and not path.is_relative_to(project.cache / MODELS):
-            yield Mount(path, CACHE / path.relative_to(project.cache))
+    cache, models = project.cache, project.cache / MODELS
+    cached = [fetched_folder(cache)] if spec.audio else []
+    cached += (path for path in beside if path.is_relative_to(cache) and not path.is_relative_to(models))
     if spec.source.path is None:
-        yield from _mount_fetched_models(spec, project, [model, *beside])
+        cached += _list_fetched_models(spec, project, [model, *beside])
     else:
         yield Mount(model, model)
+    for path in cached:
+        yield Mount(path, CACHE / path.relative_to(cache))
     for path in dict.fromkeys(path for _, path in list_named_files(spec)):
         yield Mount(path, path)
 
 
-def _mount_fetched_models(spec: ModelSpec, project: Project, paths: Sequence[Path]) -> Iterator[Mount]:
-    """Yield the fetched models of this build alone: the others may be private to other projects.
-
-    The records hold which address gave which file.
-    """
+def _list_fetched_models(spec: ModelSpec, project: Project, paths: Sequence[Path]) -> list[Path]:
+    """Return the fetched models of this build alone, as others may be private, and the records of their addresses."""
     root = project.cache / MODELS
     own = {path.relative_to(root).parts[0] for path in paths if path.is_relative_to(root)}
     own |= {fetched_digest(spec.source, project.cache).get("sha256", ""), "revisions"}
-    yield from (Mount(root / name, CACHE / MODELS / name) for name in sorted(own) if name and (root / name).is_dir())
+    return [root / name for name in sorted(own) if name and (root / name).is_dir()]
 
 
 def _mount_outputs(scratch: Path, inputs: Iterable[Path]) -> Iterator[Mount]:

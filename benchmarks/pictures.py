@@ -1,6 +1,6 @@
 """The time that images take: ``python -m benchmarks.pictures [MEMORY_MB]``.
 
-It first prints the time until each image of tests/support/hostile_pictures.py is answered, the best of three, by a
+It first prints the time until each image of tests/support/hostile_images.py is answered, the best of three, by a
 function of MEMORY_MB (1,769 by default); then the processor's nanoseconds for each pixel of large images, decoded and
 resized. Both together are FILE_SECONDS (handler/budget.py) at most. Idle processors give the best figures.
 """
@@ -19,7 +19,7 @@ from handler.description import ImageInput
 from handler.errors import HandlerError
 from handler.image import read_pixels
 from handler.resize import resize_image
-from tests.support import hostile_pictures as hostile
+from tests.support import hostile_images as hostile
 
 SIZE = 6_000, 4_000
 ROUNDS = 3

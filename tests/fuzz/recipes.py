@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from PIL import Image
 
 from handler.description import ImageInput
-from tests.support import hostile_pictures as hostile
+from tests.support import hostile_images as hostile
 
 T = TypeVar("T")
 

@@ -92,7 +92,7 @@ def test_a_box_comes_back_to_where_it_was(
 
 
 @given(st.tuples(*[st.floats()] * 4), st.tuples(SIDES, SIDES), st.sampled_from(FITS), st.sampled_from(FORMATS))
-def test_whatever_a_model_gives_is_within_the_picture_or_nothing(
+def test_whatever_a_model_gives_is_within_the_image_or_nothing(
     box: tuple[float, ...], size: tuple[int, int], fit: str, form: str
 ) -> None:
     placed = place_image(size, ImageInput("x", 50, 40, "rgb", fit, "bilinear"))
@@ -178,7 +178,7 @@ def test_what_is_undefined_is_no_object() -> None:
     assert [one["label"] for one in found(description, boxes, floats(1, 1, 1, math.nan), kinds)] == ["0"]
 
 
-def test_items_of_a_batch_have_pictures_of_their_own() -> None:
+def test_items_of_a_batch_have_images_of_their_own() -> None:
     description = described(1, ("scores", "float32", [2, 1]), batch=2)
     boxes, scores = floats(10, 20, 30, 40, 50, 60, 70, 80), floats(1, 1)
     answers = make_predictions(description, [boxes, scores], 2, [(100, 100), (50, 200)])
@@ -213,7 +213,7 @@ def picture(values: list[int], scale: int) -> str:
     return base64.b64encode(buffer.getvalue()).decode()
 
 
-def test_a_request_knows_its_pictures(client: Client) -> None:
+def test_a_request_knows_its_images(client: Client) -> None:
     values = [0, 1, 1, 2, 0, 0, 1, 1]
     body = {"images": [picture(values, 1), picture(values, 10)], "threshold": -1e9}
     status, answer = client.post("/predict", body)

@@ -84,7 +84,7 @@ def function(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Function]:
 
 @pytest.mark.parametrize("headers", [CURL, NONE])
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "BMP", "WEBP"])
-def test_a_picture_is_known_by_its_first_bytes(function: Function, form: str, headers: dict[str, str]) -> None:
+def test_an_image_is_known_by_its_first_bytes(function: Function, form: str, headers: dict[str, str]) -> None:
     answer = function.send("POST", "/predict", picture(form), headers)
     assert answer.status == 200, answer.body
     (level,) = json.loads(answer.body)["predictions"][0]["level"]

@@ -22,7 +22,7 @@ from tests.conftest import ROOT
 from tests.fuzz import recipes
 from tests.fuzz.oracle import AskedLimits, OverspentError, Spent, held
 from tests.fuzz.targets import CORPUS, call, costly_server
-from tests.support import hostile_pictures as hostile
+from tests.support import hostile_images as hostile
 
 pytestmark = pytest.mark.xdist_group("fuzz")
 
@@ -117,7 +117,7 @@ MADE = {
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_recipes_make_the_costly_pictures(name: str) -> None:
+def test_recipes_make_the_costly_images(name: str) -> None:
     file, target, memory = recipes.picture((CORPUS / "costly_image" / name).read_bytes())
     try:
         read_pixels(file, "it", target, RequestLimits.for_memory(memory))

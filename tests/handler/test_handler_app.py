@@ -64,9 +64,7 @@ def started(*, library: str, code: str = "", sent: str = "", **more: str) -> sub
     ("start", "loaded"),
     [("on-demand", {"Jpeg"}), ("provisioned-concurrency", {"Jpeg", "Png"}), ("snap-start", {"Jpeg", "Png"})],
 )
-def test_the_usual_picture_alone_is_prepared_for_when_somebody_waits(
-    library: Path, start: str, loaded: set[str]
-) -> None:
+def test_the_usual_image_alone_is_prepared_for_when_somebody_waits(library: Path, start: str, loaded: set[str]) -> None:
     code = "print([m for m in sys.modules if m.endswith('ImagePlugin')])"
     done = started(library=str(library), code=code, AWS_LAMBDA_INITIALIZATION_TYPE=start)
     assert done.returncode == 0, done.stderr
@@ -105,7 +103,7 @@ def test_a_start_without_a_model_is_one_line_in_the_log(tmp_path: Path) -> None:
     assert "add the model layer" in json.loads(line)["message"]
 
 
-def test_a_picture_is_answered(app: ModuleType) -> None:
+def test_an_image_is_answered(app: ModuleType) -> None:
     answer = app.lambda_handler({"image": FACE}, CONTEXT)
     assert answer["model"] == {"name": "brightness", "version": "7"}
     (prediction,) = answer["predictions"]
@@ -131,7 +129,7 @@ def test_a_bad_request_is_an_answer_and_the_next_one_works(app: ModuleType) -> N
         assert app.lambda_handler({"image": FACE}, CONTEXT)["predictions"] == good
 
 
-def test_several_pictures_keep_their_order(app: ModuleType) -> None:
+def test_several_images_keep_their_order(app: ModuleType) -> None:
     levels = [3, 200, 90]
     answer = app.lambda_handler({"images": [flat(v) for v in levels]}, CONTEXT)
     assert [p["level"] for p in answer["predictions"]] == [[v] for v in levels]
@@ -172,7 +170,7 @@ def test_an_unexpected_failure_tells_the_caller_nothing(library: Path) -> None:
     assert "predictions" in answers[1]
 
 
-def test_errors_are_counted_and_no_picture_is_logged(library: Path) -> None:
+def test_errors_are_counted_and_no_image_is_logged(library: Path) -> None:
     poison = flat(abi_library.POISON)
     _, log = served(library, {"image": FACE}, {"image": FACE[:400]}, {"image": poison}, {FACE: 1})
     lines = [json.loads(line) for line in log.splitlines()]

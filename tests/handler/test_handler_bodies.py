@@ -29,7 +29,7 @@ from handler.request import Request
 from handler.server import Server
 from handler.sizes import pad_tensor
 from tests.support import abi_library
-from tests.support import hostile_pictures as hostile
+from tests.support import hostile_images as hostile
 from tests.support.http import Client
 
 LIMITS = RequestLimits.for_memory(1769)

@@ -19,7 +19,7 @@ from handler.fit import place_image
 from handler.image import read_pixels
 from handler.image_header import read_orientation
 from tests.conftest import ROOT
-from tests.support import hostile_pictures as hostile
+from tests.support import hostile_images as hostile
 
 LIMITS = RequestLimits.for_memory(1769)
 METHODS = [("nearest", True), ("area", True)]
@@ -47,7 +47,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("name", hostile.REFUSED)
-def test_a_costly_picture_is_refused_before_it_is_decoded(name: str, loaded: list[str]) -> None:
+def test_a_costly_image_is_refused_before_it_is_decoded(name: str, loaded: list[str]) -> None:
     expected, make = hostile.REFUSED[name]
     assert code(make(), target()) == expected
     assert loaded == []
@@ -56,7 +56,7 @@ def test_a_costly_picture_is_refused_before_it_is_decoded(name: str, loaded: lis
 IN_LITTLE_MEMORY = """
 import json, resource, sys
 from tests.handler.test_handler_budget import code, target
-from tests.support import hostile_pictures as hostile
+from tests.support import hostile_images as hostile
 from PIL import BmpImagePlugin, GifImagePlugin, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
 files = [make() for _, make in hostile.REFUSED.values()] + [make() for make in hostile.HARMLESS.values()]
 size = next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith("VmSize"))
@@ -128,7 +128,7 @@ import resource, sys
 from handler.budget import RequestLimits, image_cost
 from handler.image import read_pixels
 from tests.handler.test_handler_budget import METHODS, target
-from tests.support import hostile_pictures as hostile
+from tests.support import hostile_images as hostile
 from PIL import Image, ImageMath, PngImagePlugin
 shapes = (2_000, 1_500), (30_000, 100), (100, 30_000)
 files = {shape: hostile.png(shape) for shape in shapes}
@@ -144,7 +144,7 @@ for shape in shapes:
 """
 
 
-def test_a_picture_stays_within_its_estimated_memory() -> None:
+def test_an_image_stays_within_its_estimated_memory() -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHIN], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
     )

@@ -615,7 +615,7 @@ def test_without_time_an_object_is_left_for_later(app: ModuleType, bucket: s3.Bu
     assert bucket.requests == []
 
 
-def test_an_object_is_a_request_where_the_model_takes_no_picture(bucket: s3.Bucket, tmp_path: Path) -> None:
+def test_an_object_is_a_request_where_the_model_takes_no_image(bucket: s3.Bucket, tmp_path: Path) -> None:
     model = Model(str(abi_library.build(tmp_path, abi_library.tensor_description())))
     server = Server({"product": model}, RequestLimits())
     asking = Invocation("r", False, lambda: 15_000, lambda result: None, lambda error: make_refusal(error, "r"))

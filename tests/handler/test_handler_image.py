@@ -105,7 +105,7 @@ def test_a_jpeg_of_odd_size_decoded_smaller_stays_in_its_place(orientation: int)
 
 
 @pytest.mark.parametrize(("resize", "antialias"), [("nearest", True), ("area", True), ("bilinear", False)])
-def test_a_picture_that_is_sampled_is_never_decoded_smaller(resize: str, antialias: bool) -> None:
+def test_an_image_that_is_sampled_is_never_decoded_smaller(resize: str, antialias: bool) -> None:
     value = text((PHOTOS / "astronaut.jpg").read_bytes())
     fast, exact = (read(value, target(24, 16, resize=resize, antialias=antialias, decode=d)) for d in ("fast", "exact"))
     assert fast == exact
@@ -302,7 +302,7 @@ def test_truncated_files(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "GIF", "BMP"])
-def test_every_cut_is_a_typed_error_or_a_picture(form: str) -> None:
+def test_every_cut_is_a_typed_error_or_an_image(form: str) -> None:
     data = base64.b64decode(encoded(Image.effect_noise((16, 16), 90).convert("RGB"), form))
     codes = {outcome(data[:end], LIMITS) for end in range(1, len(data), 7)}
     assert codes <= {"read", "truncated_image", "damaged_image", "not_an_image", "too_many_pixels"}
@@ -344,7 +344,7 @@ def test_too_many_pixels(form: str, options: dict[str, Any]) -> None:
     assert read(value, target(), RequestLimits(pixels=1200)) == bytes(36)
 
 
-def test_little_memory_takes_smaller_pictures() -> None:
+def test_little_memory_takes_smaller_images() -> None:
     assert RequestLimits.for_memory(128).pixels == 3_200_000
     assert RequestLimits.for_memory(1769).pixels == 44_225_000
     assert RequestLimits.for_memory(10_240) == RequestLimits()

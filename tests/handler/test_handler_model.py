@@ -18,7 +18,7 @@ from handler.image import RequestLimits
 from handler.model import DEFAULT_LIBRARY, Model, Models, open_models
 from handler.request import File, Request
 from handler.server import Invocation, Server
-from tests.support import abi_library, hostile_pictures
+from tests.support import abi_library, hostile_images
 
 
 @pytest.fixture(scope="module")
@@ -128,12 +128,12 @@ def test_models_beside_the_first_are_opened_when_they_are_asked_for(tmp_path: Pa
         models["notes"]
 
 
-def test_no_time_for_the_next_picture(tmp_path: Path) -> None:
+def test_no_time_for_the_next_image(tmp_path: Path) -> None:
     """What is done is the answer to who takes a part of it, and refused to others."""
     model = Model(str(abi_library.build(tmp_path, abi_library.picture_description())))
     server, left = Server({"brightness": model}, RequestLimits()), iter([15_000, 15_000, 15_000])
     call = Invocation("r", False, lambda: next(left, 201), lambda result: None, lambda error: make_refusal(error, "r"))
-    small, large = (File(hostile_pictures.png(size), "it") for size in ((8, 8), (2_000, 2_000)))
+    small, large = (File(hostile_images.png(size), "it") for size in ((8, 8), (2_000, 2_000)))
     request = Request((small, large), {}, "brightness", partial=True)
     assert len(server.run_inference(request, call).batches) == 1
     left = iter([15_000, 15_000, 15_000])

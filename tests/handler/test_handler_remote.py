@@ -108,7 +108,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     remote._make_ssl_context.cache_clear()
 
 
-def test_a_picture_is_fetched_over_https(host: Host) -> None:
+def test_an_image_is_fetched_over_https(host: Host) -> None:
     url = host.url("/a%20b.jpg?X-Amz-Signature=1&b")
     assert got(url, host.sources) == FILE
     assert host.asked[0].startswith("GET /a%20b.jpg?X-Amz-Signature=1&b HTTP/1.1\r\n")
@@ -156,7 +156,7 @@ def test_too_many_bytes_are_not_read_to_the_end(host: Host) -> None:
         host.get()
 
 
-def test_many_pictures_together_have_a_limit(host: Host) -> None:
+def test_many_images_together_have_a_limit(host: Host) -> None:
     host.answer = ok(bytes(90_000))
     references = tuple(Reference("url", host.url(), f"image {i}") for i in range(6))
     with pytest.raises(errors.TooLargeError, match="together"):
@@ -248,7 +248,7 @@ def test_nonsense_is_an_error(host: Host, answer: Answer) -> None:
         host.get()
 
 
-def test_half_a_picture_is_an_error(host: Host) -> None:
+def test_half_an_image_is_an_error(host: Host) -> None:
     host.answer = says(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", bytes(999))
     with pytest.raises(errors.SourceUnavailableError, match="broke off"):
         host.get()

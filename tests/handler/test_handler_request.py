@@ -89,11 +89,11 @@ def test_wrong_requests(event: object, error: type[Exception], message: str) -> 
         parse_request(event, model(), LIMITS)
 
 
-def test_a_model_of_pictures_also_takes_its_tensor() -> None:
+def test_a_model_of_images_also_takes_its_tensor() -> None:
     assert runs_of({"inputs": {"image": [[[[9]]]]}}, model()) == [([b"\x09"], 1)]
 
 
-def test_a_model_without_pictures() -> None:
+def test_a_model_without_images() -> None:
     event = {"inputs": {"n": [2, -1], "a": [[1, 2, 3], [4, 5, 6.5]]}}
     feeds = [struct.pack("6f", 1, 2, 3, 4, 5, 6.5), struct.pack("2q", 2, -1)]
     assert runs_of(event, TENSORS) == [(feeds, 2)]

@@ -138,7 +138,7 @@ def test_our_protocol_marks_what_is_left(server: Server, clock: Clock, monkeypat
     assert len(refused) == 1
 
 
-def test_pictures_are_decoded_when_their_batch_comes(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_are_decoded_when_their_batch_comes(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     decode, run = image.read_image, Model.run
     monkeypatch.setattr(image, "read_image", lambda *a: (order.append("decode"), decode(*a))[1])

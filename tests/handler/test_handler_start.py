@@ -89,7 +89,7 @@ def test_only_these_modules_load(library: Path) -> None:
     assert others(names) <= STANDARD
 
 
-def test_a_model_without_pictures_loads_no_pillow(tmp_path: Path) -> None:
+def test_a_model_without_images_loads_no_pillow(tmp_path: Path) -> None:
     names = loaded(abi_library.build(tmp_path, abi_library.tensor_description()))
     assert below(names, "PIL") == set()
     assert below(names, "handler") == FUNCTION - {"fit", "image", "image_header", "inputs.image", "resize"}

@@ -90,7 +90,7 @@ def class_map(parts: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("turn", TURNS)
 @pytest.mark.parametrize("size", SIZES)
-def test_places_are_in_the_picture_that_was_sent(there: There, size: tuple[int, int], turn: int) -> None:
+def test_places_are_in_the_image_that_was_sent(there: There, size: tuple[int, int], turn: int) -> None:
     file, box = picture(size, turn)
     (found,) = body(there, file)
     pixel = max(size[0] / 120, size[1] / 80)  # of the model's picture

@@ -151,7 +151,7 @@ def split(response: HttpResponse) -> tuple[dict[str, Any], bytes]:
 
 @pytest.mark.parametrize("binary", [False, True])
 @pytest.mark.parametrize("levels", [[3], [3, 200], [3, 200, 90, 7, 255]])
-def test_pictures_in_their_order(client: Client, levels: list[int], binary: bool) -> None:
+def test_images_in_their_order(client: Client, levels: list[int], binary: bool) -> None:
     """More than the compiled batch of two is several runs; fewer is a padded one."""
     if binary:
         blob = b"".join(struct.pack("<I", len(flat(v))) + flat(v) for v in levels)
@@ -177,7 +177,7 @@ def test_pictures_in_their_order(client: Client, levels: list[int], binary: bool
     assert of_name(answer, "pixels")["shape"] == [len(levels), 8, 8, 1]
 
 
-def test_pictures_in_rows_of_one(client: Client) -> None:
+def test_images_in_rows_of_one(client: Client) -> None:
     """As clients nest what has the shape [n, 1]."""
     event = pictures(text(3), text(200))
     event["inputs"][0] |= {"shape": [2, 1], "data": [[text(3)], [text(200)]]}
@@ -268,7 +268,7 @@ def test_wrong_requests(client: Client, body: Any, status: int, says: str) -> No
         ({"shape": [10**9, 8, 8, 1], "datatype": "UINT8", "data": []}, 413, "at most 4096 are allowed"),
     ],
 )
-def test_wrong_pictures(client: Client, change: dict[str, Any], status: int, says: str) -> None:
+def test_wrong_images(client: Client, change: dict[str, Any], status: int, says: str) -> None:
     event = pictures(text(1))
     event["inputs"][0] |= change
     found, answer = client.post("/v2/models/brightness/infer", event)

@@ -54,7 +54,7 @@ def levels(answer: dict[str, Any]) -> list[float]:
 
 
 @pytest.mark.parametrize("media", ["image/png", "image/jpeg", "IMAGE/*", "application/octet-stream; x=y"])
-def test_a_picture_as_it_is(client: Client, media: str) -> None:
+def test_an_image_as_it_is(client: Client, media: str) -> None:
     response = client.send("POST", "/predict", flat(200), {"content-type": media})
     assert response.status == 200
     assert levels(json.loads(response.body)) == [200]
@@ -130,13 +130,13 @@ def test_the_file_at_fault_is_named_by_its_field(client: Client) -> None:
     assert answer["error"]["message"].startswith('file 2 ("image") is not an image')
 
 
-def test_a_model_without_pictures_takes_json_only(client: Client) -> None:
+def test_a_model_without_images_takes_json_only(client: Client) -> None:
     response = client.send("POST", "/predict", flat(1), {"content-type": "image/png"}, model="product")
     assert response.status == 415
     assert "application/json only" in json.loads(response.body)["error"]["message"]
 
 
-def test_a_model_of_pictures_and_tensors(tmp_path: Path) -> None:
+def test_a_model_of_images_and_tensors(tmp_path: Path) -> None:
     """A file alone is not all that it takes, and a list of them has no tensors of as many items."""
     both = abi_library.picture_description()
     both["feeds"].append({"name": "k", "dtype": "float32", "shape": [1], "bytes": 4})

@@ -82,7 +82,7 @@ def test_several_named_tensors(client: Client) -> None:
 
 
 @pytest.mark.parametrize("levels", [[3], [3, 200], [3, 200, 90, 7, 255]])
-def test_pictures(client: Client, levels: list[int]) -> None:
+def test_images(client: Client, levels: list[int]) -> None:
     files = [b64(level) for level in levels]
     for instances in (files, [{"image": file} for file in files]):
         status, answer = client.post("/v1/models/brightness:predict", {"instances": instances})

@@ -520,7 +520,7 @@ def test_accuracy_alone_decides_for_a_processor_that_is_not_here(project: Projec
     assert found.chosen == SMALLEST_FIRST[0]
 
 
-def test_digits_with_the_pictures_of_their_training(
+def test_digits_with_the_images_of_their_training(
     project: Project, digits: Bundle, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Ranges are measured on samples, and the report has a row for int8 activations, and for samples."""

@@ -141,7 +141,7 @@ def answered(client: Client, picture: Image.Image, **options: Any) -> dict[str, 
     return dict(prediction)
 
 
-def test_objects_are_where_the_picture_has_them(client: Client) -> None:
+def test_objects_are_where_the_image_has_them(client: Client) -> None:
     """A wide picture, of which the model sees a band with padding above and below."""
     picture = Image.new("RGB", (640, 320), "white")
     ImageDraw.Draw(picture).rectangle((60, 40, 199, 179), fill=(255, 0, 0))
@@ -155,7 +155,7 @@ def test_objects_are_where_the_picture_has_them(client: Client) -> None:
     assert answered(client, Image.new("RGB", (640, 320), "white"))["objects"] == []
 
 
-def test_a_segmentation_has_the_pictures_size(client: Client) -> None:
+def test_a_segmentation_has_the_images_size(client: Client) -> None:
     picture = Image.new("RGB", (640, 320), (255, 0, 0))
     ImageDraw.Draw(picture).rectangle((320, 0, 639, 319), fill=(0, 0, 255))
     found = answered(client, picture)["parts"]

@@ -138,7 +138,7 @@ def test_the_c_header_is_good_for_cpp(model: Model, tmp_path: Path) -> None:
     run([*command, f"-I{folder}", source, "-o", tmp_path / "main.o"], tmp_path)
 
 
-def test_a_picture_that_does_not_fit_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_an_image_that_does_not_fit_is_refused_in_a_sentence(tmp_path: Path) -> None:
     """In every language alike; the others' tests of the same are below."""
     needs.c_compiler()
     make_bundle("digits")

@@ -147,7 +147,7 @@ def test_what_the_data_decides(language: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("language", BUILDERS)
-def test_a_batch_of_pictures(language: str, tmp_path: Path) -> None:
+def test_a_batch_of_images(language: str, tmp_path: Path) -> None:
     command = make(language, abi_library.picture_description(batch=3, width=4, height=2), tmp_path)
     pixels = np.repeat(np.array([0, 255, 51], np.uint8), 8)
     (tmp_path / "raw").write_bytes(pixels.tobytes())

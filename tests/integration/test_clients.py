@@ -87,7 +87,7 @@ def test_triton_about_the_server(client: triton.InferenceServerClient) -> None:
 
 
 @pytest.mark.parametrize("binary", [False, True])
-def test_triton_with_pictures_and_with_their_pixels(client: triton.InferenceServerClient, binary: bool) -> None:
+def test_triton_with_images_and_with_their_pixels(client: triton.InferenceServerClient, binary: bool) -> None:
     """Three pictures through a model of batch 1: three runs. The same pixels give the same answers."""
     names = ["face.jpg", "astronaut.jpg", "coffee.jpg"]
     files = [(ROOT / "tests" / "data" / name).read_bytes() for name in names]

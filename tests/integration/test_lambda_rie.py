@@ -102,7 +102,7 @@ def test_good_and_bad_requests_in_turn(running: LambdaEmulator) -> None:
     assert running.init_ms > 0
 
 
-def test_the_log_has_metrics_and_no_picture(running: LambdaEmulator) -> None:
+def test_the_log_has_metrics_and_no_image(running: LambdaEmulator) -> None:
     running.invoke({"image": "@@"})
     lines = [json.loads(line) for line in running.log.splitlines() if line.startswith("{")]
     assert sum("ColdStart" in line for line in lines) == 1
@@ -128,7 +128,7 @@ def test_the_log_has_metrics_and_no_picture(running: LambdaEmulator) -> None:
         "1 bit",
     ],
 )
-def test_every_kind_of_picture_decodes_with_the_trimmed_layer(running: LambdaEmulator, form: str) -> None:
+def test_every_kind_of_image_decodes_with_the_trimmed_layer(running: LambdaEmulator, form: str) -> None:
     with Image.open(FACE) as photo:
         picture = photo.convert("RGB")
     data = {
@@ -183,7 +183,7 @@ def test_another_python_runs_with_packages_of_its_own_and_says_so(layer: Path) -
     assert result.answer["predictions"]
 
 
-def test_a_model_without_pictures(tmp_path: Path) -> None:
+def test_a_model_without_images(tmp_path: Path) -> None:
     layer = abi_library.layer(tmp_path, abi_library.tensor_description())
     with prepare_emulator(layer) as running:
         answer = running.invoke({"inputs": {"a": [[1, 2, 3], [4, 5, 6]], "n": [2, -1]}})
@@ -233,7 +233,7 @@ def test_too_large_a_request_is_refused_before_it_is_cut(running: LambdaEmulator
         running.invoke(b"x" * (MAX_REQUEST + 1))
 
 
-def test_a_missing_bundle_or_picture_is_said(tmp_path: Path) -> None:
+def test_a_missing_bundle_or_image_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="make bundle"):
         prepare_emulator(tmp_path)
     with pytest.raises(UsageError, match="cannot be read"):
@@ -273,7 +273,7 @@ def test_other_answers_do_not(answer: Any) -> None:
     require_answer(answer)
 
 
-def test_zeros_are_what_a_model_without_pictures_takes(tmp_path: Path) -> None:
+def test_zeros_are_what_a_model_without_images_takes(tmp_path: Path) -> None:
     description = abi_library.tensor_description()
     (tmp_path / "model.json").write_text(json.dumps(description))
     answer = invoke_bundle(abi_library.layer(tmp_path, description), default_event(tmp_path)).answer

@@ -77,7 +77,7 @@ def dark_picture(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_picture_becomes_bars_and_times(page: Any, dark_picture: Path) -> None:
+def test_an_image_becomes_bars_and_times(page: Any, dark_picture: Path) -> None:
     assert shown(page, "#title").text == "brightness"
     send(page, dark_picture)
     assert rows(page) == ["dark 80.0 %", "light 20.0 %"]
@@ -116,7 +116,7 @@ def test_a_text_is_sent_as_it_is_written(page: Any) -> None:
 
 
 @pytest.mark.parametrize("way", ["paste", "drop"])
-def test_a_picture_may_be_pasted_or_dropped(page: Any, dark_picture: Path, way: str) -> None:
+def test_an_image_may_be_pasted_or_dropped(page: Any, dark_picture: Path, way: str) -> None:
     data = base64.b64encode(dark_picture.read_bytes()).decode()
     page.execute_script(
         """
@@ -141,7 +141,7 @@ def test_a_large_photograph_is_made_smaller_first(page: Any, tmp_path: Path) -> 
     assert rows(page)[0] == "dark 80.0 %"
 
 
-def test_an_error_is_said_and_the_next_picture_works(page: Any, tmp_path: Path, dark_picture: Path) -> None:
+def test_an_error_is_said_and_the_next_image_works(page: Any, tmp_path: Path, dark_picture: Path) -> None:
     wrong = tmp_path / "wrong.png"
     wrong.write_bytes(b"hello")
     send(page, wrong)
@@ -190,7 +190,7 @@ def test_long_and_nested_numbers_are_tables(page: Any) -> None:
     assert page.find_element(By.CSS_SELECTOR, "#answer pre").text == "[[[1]]]"
 
 
-def test_a_picture_from_the_camera(page: Any) -> None:
+def test_an_image_from_the_camera(page: Any) -> None:
     """Chromium's own test pattern."""
     page.find_element(By.ID, "camera").click()
     WebDriverWait(page, 10).until(lambda d: d.find_element(By.ID, "take").is_displayed())
@@ -326,7 +326,7 @@ def test_words_are_shown_with_their_labels(browser: Any, tmp_path: Path, monkeyp
         assert browser.get_log("browser") == []
 
 
-def test_classes_are_laid_over_the_picture_and_embeddings_compared(
+def test_classes_are_laid_over_the_image_and_embeddings_compared(
     browser: Any, tmp_path: Path, dark_picture: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     description = abi_library.picture_description()

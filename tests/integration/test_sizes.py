@@ -112,7 +112,7 @@ def weights_of(project: Project, lowered: str = "lower") -> int:
     return (project.build / "small" / lowered / "weights.bin").stat().st_size
 
 
-def test_a_library_for_pictures_of_several_sizes(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_library_for_images_of_several_sizes(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     model = convolutions()
     bundle = bundled(project, model, PICTURES)
     manifest = json.loads(bundle.manifest.read_text())

@@ -297,7 +297,7 @@ def test_every_signature_takes_files_and_answers_in_words(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.uint8])
-def test_a_picture_that_is_normalised_by_itself(dtype: Any, tmp_path: Path) -> None:
+def test_an_image_that_is_normalised_by_itself(dtype: Any, tmp_path: Path) -> None:
     """In a loop, after it has its size: that is compiled."""
 
     def prepared(one: Any) -> Any:
@@ -349,7 +349,7 @@ class TestRefusals:
         with pytest.raises(ImportModelError, match=r"ResizeBicubic with a grid asymmetric: of these, .image. knows"):
             found_in(path)
 
-    def test_a_size_that_the_picture_decides(self, tmp_path: Path) -> None:
+    def test_a_size_that_the_image_decides(self, tmp_path: Path) -> None:
         def serve(data: Any) -> Any:
             return {"y": tf.reduce_mean(tf.cast(tf.io.decode_jpeg(data, channels=3), tf.float32), (0, 1))}
 
@@ -368,7 +368,7 @@ class TestRefusals:
         with pytest.raises(UnsupportedOpsError, match="ReadFile"):
             found_in(path)
 
-    def test_normalising_by_all_of_the_picture(self, tmp_path: Path) -> None:
+    def test_normalising_by_all_of_the_image(self, tmp_path: Path) -> None:
         """By what is there before it has a size of its own."""
 
         def prepared(one: Any) -> Any:
@@ -391,7 +391,7 @@ def detecting(data: Any) -> Any:
 DETECTED = OutputSpec("objects", "boxes", "detection", scores="scores", box_format="yxyx")
 
 
-def test_objects_in_pictures_that_the_graph_decodes(tmp_path: Path) -> None:
+def test_objects_in_images_that_the_graph_decodes(tmp_path: Path) -> None:
     """Nothing of pictures stands in model.toml."""
     path = byte_models.save(detecting, tmp_path / "saved")
     (tmp_path / "model.toml").write_text(
@@ -408,7 +408,7 @@ def test_objects_in_pictures_that_the_graph_decodes(tmp_path: Path) -> None:
     assert [port.spec.shape for port in graph.feeds] == [(1, 40, 32, 3)]
 
 
-def test_objects_in_no_pictures(tmp_path: Path) -> None:
+def test_objects_in_no_images(tmp_path: Path) -> None:
     module = tf.Module()
     serve = tf.function(
         lambda x: {"boxes": x[:, None], "scores": x[:, :1]}, input_signature=[tf.TensorSpec([None, 4], name="x")]

@@ -45,7 +45,7 @@ def test_the_command(digits: Bundle, capsys: pytest.CaptureFixture[str]) -> None
     assert "step" not in shown
 
 
-def test_pictures_of_ones_own_are_read_where_the_model_is(digits: Bundle, tmp_path: Path) -> None:
+def test_images_of_ones_own_are_read_where_the_model_is(digits: Bundle, tmp_path: Path) -> None:
     """In the sandbox, with the function's own decoders."""
     for name in ("face", "coffee"):
         shutil.copy(ROOT / "tests" / "data" / f"{name}.jpg", tmp_path / f"{name}.jpg")

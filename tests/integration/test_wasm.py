@@ -139,7 +139,7 @@ needs_node = pytest.mark.usefixtures("node_js")
 
 
 @needs_node
-def test_predict_answers_a_picture_as_tensorflow_does(tmp_path: Path) -> None:
+def test_predict_answers_an_image_as_tensorflow_does(tmp_path: Path) -> None:
     subprocess.run(["make", "--silent", "wasm", "MODEL=digits"], cwd=ROOT, check=True, capture_output=True)
     graph = FrozenGraph.load(ROOT / "build" / "digits" / "import")
     with GoldenFile.open(graph.golden_path) as golden:

@@ -338,7 +338,7 @@ def test_the_accuracy_of_every_type(project: Project, digits: Bundle, capsys: py
         assert one == other
 
 
-def test_pictures_that_do_not_fit_are_refused(
+def test_images_that_do_not_fit_are_refused(
     project: Project, digits: Bundle, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = write_spec(project, "digits", "")

@@ -281,7 +281,7 @@ def test_a_thread_that_is_done_takes_half_of_what_another_has_left(tmp_path: Pat
     assert len(begun) in (len(numbers), 2 * len(numbers)), "its eight rows are three stripes"
 
 
-def test_rolling_buffers_are_smaller_than_pictures(built: tuple[Path, Program]) -> None:
+def test_rolling_buffers_are_smaller_than_images(built: tuple[Path, Program]) -> None:
     cascades = [step for step in built[1].steps if isinstance(step, CascadeStep)]
     sizes = {step.name: step.rolling for step in cascades}
     first = next(step for step in cascades if step.name == "expand, depthwise, project")

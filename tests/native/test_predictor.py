@@ -272,7 +272,7 @@ def encoded(kind: str) -> bytes:
     return file.getvalue()
 
 
-def test_files_of_pictures_are_decoded_as_in_the_function(brightness: Any) -> None:
+def test_files_of_images_are_decoded_as_in_the_function(brightness: Any) -> None:
     files = [(DATA / name).read_bytes() for name in ("face.jpg", "cat_exif_rotated.jpg", "astronaut.jpg")]
     files += [encoded("PNG"), encoded("WEBP")]
     found = brightness.Predictor(pictures="file", labels=True)({"file": np.array(files, object)})
@@ -287,7 +287,7 @@ def test_files_of_pictures_are_decoded_as_in_the_function(brightness: Any) -> No
     np.testing.assert_array_equal(found["tone_probability"], found["light"].max(1))
 
 
-def test_files_that_are_no_pictures(brightness: Any) -> None:
+def test_files_that_are_no_images(brightness: Any) -> None:
     face = (DATA / "face.jpg").read_bytes()
     files = np.array([face, b"nonsense", face[: len(face) // 2], face, None], object)
     with pytest.raises(
@@ -307,7 +307,7 @@ def test_files_that_are_no_pictures(brightness: Any) -> None:
     assert bad["error"].tolist() == ["not_an_image"]
 
 
-def test_pictures_that_are_asked_for_wrongly(brightness: Any, several: Any) -> None:
+def test_images_that_are_asked_for_wrongly(brightness: Any, several: Any) -> None:
     with pytest.raises(several.ModelError, match="several takes no pictures"):
         several.Predictor(pictures="x")({"x": rows_of(1)})
     for column in (np.array(["a path"], object), np.array([b"bytes"])):

@@ -263,7 +263,7 @@ def test_every_batch_of_every_size_is_a_variant() -> None:
     assert SPEC.of_variant(SPEC.variants[3]).feeds[0].shape == (3, 8)
 
 
-def test_a_picture_of_another_size_is_of_that_size() -> None:
+def test_an_image_of_another_size_is_of_that_size() -> None:
     feeds = (FeedSpec("x", (1, 64, 48, 3), ((1, 64, 48, 3), (1, 96, 80, 3))),)
     spec = replace(SPEC, feeds=feeds, batches=(), image=ImageSpec(None, 48, 64))
     images = [spec.of_variant(variant).image for variant in spec.variants]

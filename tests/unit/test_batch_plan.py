@@ -37,7 +37,7 @@ def taking(ms: dict[int, float]) -> Workload:
     return replace(MILLION, times=replace(TIMES, ms=ms))
 
 
-def test_a_million_pictures_by_hand() -> None:
+def test_a_million_images_by_hand() -> None:
     found = plan_batches(MILLION)
     # Half of the timeout is 7.5 s; without 0.15 s of overhead it has 105 pictures of 70 ms.
     assert (found.together, found.per_invocation) == (1, 105)

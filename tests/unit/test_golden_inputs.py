@@ -64,7 +64,7 @@ def test_seeds_and_names_give_other_values_and_the_same_ones_again() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "wide"), [("float32", False), ("uint8", False), ("int8", False), ("int64", True)])
-def test_the_cases_of_a_model_without_pictures(dtype: str, wide: bool, tmp_path: Path) -> None:
+def test_the_cases_of_a_model_without_images(dtype: str, wide: bool, tmp_path: Path) -> None:
     found = dict(make_cases(model_spec(()), [feed("float32"), feed(dtype, name="other")]))
     assert RANDOM_CASES == 3
     assert list(found) == ["zeros", "extremes", "random-0", "random-1", "random-2", *(["wide", "ends"] if wide else [])]

@@ -42,7 +42,7 @@ def model(tmp_path: Path) -> Path:
 CLASSES = PortInfo("predictions", "float32", (None, 1000))
 
 
-def test_a_classifier_of_pictures(model: Path) -> None:
+def test_a_classifier_of_images(model: Path) -> None:
     spec, text = drafted(model, ports([PortInfo("image", "float32", (None, 96, 64, 3))], [CLASSES]))
     assert spec == ModelSpec(
         path=model.parent / "model.toml",
@@ -64,7 +64,7 @@ def test_a_network_without_its_last_layer(model: Path) -> None:
     assert "Named like a vector" in text
 
 
-def test_objects_in_pictures(model: Path) -> None:
+def test_objects_in_images(model: Path) -> None:
     sizes = {"detection_boxes": (1, 100, 4), "num_detections": (1,), "detection_scores": (1, 100)}
     found = [PortInfo(name, "float32", shape) for name, shape in sizes.items()]
     found += [PortInfo("detection_classes", "float32", (1, 100)), PortInfo("raw_detection_boxes", "float32", (1, 9, 4))]

@@ -278,7 +278,7 @@ def test_weights_that_differ_from_matrix_to_matrix_are_no_layer() -> None:
         lowered(m)
 
 
-def test_the_mean_of_a_picture_feeds_a_dense_layer() -> None:
+def test_the_mean_of_an_image_feeds_a_dense_layer() -> None:
     m, kernel = Module(), random(4, 3)
     reducer = m.module.computations.add(name="sum", id=9)
     for number in (0, 1):

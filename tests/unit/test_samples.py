@@ -118,7 +118,7 @@ IMAGE = ImageSpec(None, width=4, height=3)
 PICTURE = TensorSpec("x", "uint8", (1, 3, 4, 3))
 
 
-def test_pictures_have_a_name_of_their_own_and_other_inputs_are_random(tmp_path: Path) -> None:
+def test_images_have_a_name_of_their_own_and_other_inputs_are_random(tmp_path: Path) -> None:
     images, other = np.arange(72, dtype=np.uint8).reshape(2, 3, 4, 3), TensorSpec("k", "float32", (1, 2))
     found = read(tmp_path, {"images": images}, spec(image=IMAGE), PICTURE, other)
     assert found.source == "2 pictures of some.npz"
@@ -130,7 +130,7 @@ def test_pictures_have_a_name_of_their_own_and_other_inputs_are_random(tmp_path:
         read(tmp_path, {"images": np.uint8(3)}, spec(image=IMAGE), PICTURE)
 
 
-def test_folders_of_pictures(tmp_path: Path) -> None:
+def test_folders_of_images(tmp_path: Path) -> None:
     data = (ROOT / "tests" / "data" / "face.jpg").read_bytes()
     for name in ("b/1.jpg", "b/2.jpg", "a/1.jpg"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -21,14 +21,14 @@ def described(*feeds: dict[str, Any]) -> dict[str, Any]:
     return {"feeds": list(feeds), "image": {"feed": "pixels"} if PICTURE in feeds else None}
 
 
-def test_a_model_that_takes_a_picture_is_tried_with_one() -> None:
+def test_a_model_that_takes_an_image_is_tried_with_one() -> None:
     text = format_try_command(["a", "b c"], described(PICTURE))
     assert text.startswith("try it: make invoke MODEL='a b c'\n")
     assert "IMAGE=FILE" in text
     assert make_zero_inputs(described(PICTURE)) == {}
 
 
-def test_a_model_without_pictures_is_tried_with_tensors() -> None:
+def test_a_model_without_images_is_tried_with_tensors() -> None:
     text = format_try_command(["series"], described(SERIES))
     assert text.startswith("try it: make invoke MODEL=series\n")
     assert '{"inputs": {"series": <float32 [1, 3]>}}' in text

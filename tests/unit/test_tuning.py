@@ -76,7 +76,7 @@ def test_few_output_channels_leave_their_lanes_to_pixels() -> None:
 
 
 @given(shape=geometries)
-def test_a_block_of_a_thin_layer_is_a_part_of_the_picture(shape: Geometry) -> None:
+def test_a_block_of_a_thin_layer_is_a_part_of_the_image(shape: Geometry) -> None:
     assume(shape.in_channels % shape.groups == shape.out_channels % shape.groups == 0)
     rows, columns = choose_thin_block(shape)
     assert 1 <= rows <= shape.out_size[0]

@@ -69,7 +69,7 @@ def asked(app: ModuleType, event: object) -> Any:
     return app.lambda_handler(event, CONTEXT)
 
 
-def test_an_object_is_answered_like_the_picture_itself(app: ModuleType) -> None:
+def test_an_object_is_answered_like_the_image_itself(app: ModuleType) -> None:
     direct = asked(app, {"image": base64.b64encode(FACE).decode()})
     named = asked(app, {"image": {"s3": "s3://photos/in/face.jpg"}})
     assert named["predictions"] == direct["predictions"]

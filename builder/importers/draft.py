@@ -213,8 +213,8 @@ def _draft_feeds(
     """List the feeds to name: all of a frozen graph, or those with open dimensions besides the batch."""
     feeds: list[FeedSpec] = []
     for port in ports.feeds:
-        pictured = image is not None and image.feed in (port.name, None)
-        open_dims = port.shape is not None and None in port.shape[1:] and not pictured
+        is_image = image is not None and image.feed in (port.name, None)
+        open_dims = port.shape is not None and None in port.shape[1:] and not is_image
         place = f"feeds.{len(feeds)}"
         if port.value is not None:
             notes[f"{place}.value"] = (
@@ -223,11 +223,11 @@ def _draft_feeds(
             )
             feeds.append(FeedSpec(port.name, value=(port.value,)))
             continue
-        missing = ports.facts is not None and port.name in ports.facts.missing and not pictured
+        missing = ports.facts is not None and port.name in ports.facts.missing and not is_image
         if form != "graph_def" and not open_dims and port.shape is not None and not missing:
             continue
         shape = None
-        if port.shape is None and not pictured:
+        if port.shape is None and not is_image:
             notes[place] = f"Add the shape {port.name} is called with, batch first: the model leaves its rank open."
         elif open_dims and port.shape is not None:
             leading = _choose_batch(ports)
@@ -240,11 +240,11 @@ def _draft_feeds(
     return tuple(feeds)
 
 
-def _draft_outputs(ports: ModelPorts, name: str, notes: dict[str, str], pictures: bool) -> tuple[OutputSpec, ...]:
+def _draft_outputs(ports: ModelPorts, name: str, notes: dict[str, str], takes_image: bool) -> tuple[OutputSpec, ...]:
     several = len(ports.fetches) > 1
     any_batch = any(port.shape is None or port.shape[:1] == (None,) for port in ports.feeds)
     outputs = []
-    detection = _draft_detection(ports) if pictures else None
+    detection = _draft_detection(ports) if takes_image else None
     if detection:
         outputs.append(detection)
         notes["outputs.0"] = "Named as TensorFlow's detection models do: add labels, the first for class 0."

@@ -134,21 +134,21 @@ def _find_constant_nodes(candidates: Mapping[str, Any]) -> dict[str, Any]:
     return constants
 
 
-def _find_inexact(known: Mapping[str, Any]) -> set[str]:
-    """Return the nodes whose bits XLA would change; in ``known``, each node is after those that it reads."""
+def _find_inexact(constants: Mapping[str, Any]) -> set[str]:
+    """Return the nodes whose bits XLA would change; in ``constants``, each node is after those that it reads."""
     inexact: set[str] = set()
-    for name, node in known.items():
+    for name, node in constants.items():
         if node.op in INEXACT or rewrite_of(node) or any(node_of(tensor) in inexact for tensor in node.input):
             inexact.add(name)
     return inexact
 
 
-def _find_predicates(nodes: Any, known: Mapping[str, Any]) -> set[str]:
-    """Find those of ``known`` that choose a branch, or that may be combined or compared with random numbers."""
+def _find_predicates(nodes: Any, constants: Mapping[str, Any]) -> set[str]:
+    """Find those of ``constants`` that choose a branch, or that may be combined or compared with random numbers."""
     tensors = [node.input[_PREDICATES[node.op]] for node in nodes if node.op in _PREDICATES]
     if any(node.op == "RandomUniform" for node in nodes):
         tensors += [tensor for node in nodes if node.op in BESIDE_DRAWS for tensor in node.input]
-    return {name for name in map(node_of, tensors) if name in known and known[name].op != "Const"}
+    return {name for name in map(node_of, tensors) if name in constants and constants[name].op != "Const"}
 
 
 def _find_small(graph: Any) -> set[str]:
@@ -188,10 +188,10 @@ def _choose_branches(definition: Any) -> bool:
     copies: dict[str, str] = {}  # Copies of branches, with new node names for Grappler's inlining.
     scopes = [definition.node, *(function.node_def for function in library.values())]
     for nodes in scopes:
-        known = _read_scalars(nodes, "is_bool")
+        predicates = _read_scalars(nodes, "is_bool")
         for node in nodes:
-            if node.op in ("If", "StatelessIf") and node_of(node.input[0]) in known:
-                branch = node.attr["then_branch" if known[node_of(node.input[0])] else "else_branch"].func.name
+            if node.op in ("If", "StatelessIf") and node_of(node.input[0]) in predicates:
+                branch = node.attr["then_branch" if predicates[node_of(node.input[0])] else "else_branch"].func.name
                 if branch in library and branch not in copies:
                     copy = definition.library.function.add()
                     copy.CopyFrom(prefix_node_names(library[branch]))
@@ -200,7 +200,7 @@ def _choose_branches(definition: Any) -> bool:
                 types = ([tf.as_dtype(dtype) for dtype in node.attr[key].list.type] for key in ("Tin", "Tout"))
                 become_call(node, copies.get(branch, branch), node.input[1:], *types)
                 changed = True
-            changed |= node.op == "Switch" and node_of(node.input[1]) in known
+            changed |= node.op == "Switch" and node_of(node.input[1]) in predicates
     return changed
 
 

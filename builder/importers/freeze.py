@@ -21,7 +21,6 @@ from builder.importers.loaded import RawGraph, Shape
 from builder.importers.rewrite import (
     find_reachable,
     inline_calls,
-    keep_called_functions,
     keep_nodes,
     keep_reachable,
     make_canonical,
@@ -135,7 +134,10 @@ def _add_ranges(
 
 def _prune_graph(graph_def: Any, fetches: tuple[GraphPort, ...], feeds: list[GraphPort]) -> Any:
     pruned = keep_reachable(graph_def, [p.tensor for p in fetches], [p.tensor for p in feeds])
-    pruned = make_canonical(keep_called_functions(_keep_ports(pruned, fetches, feeds)))
+    # Every feed stays even if unread, since feeds are part of the ABI.
+    needed = _find_needed(pruned, [p.tensor for p in fetches], set()) | {node_of(p.tensor) for p in feeds}
+    keep_nodes(pruned.node, needed)
+    pruned = make_canonical(pruned)
     for node in pruned.node:
         if node.op == "VarHandleOp":  # tfcompile reads this name, not the node's.
             node.attr["shared_name"].s = node.name.encode()
@@ -191,13 +193,6 @@ def _refuse_loose_placeholders(graph_def: Any, tensors: list[str], feeds: Mappin
 
 def _find_needed(graph_def: Any, tensors: list[str], fed: set[str]) -> set[str]:
     return find_reachable(map(node_of, tensors), map_node_inputs(graph_def.node) | {name: [] for name in fed})
-
-
-def _keep_ports(graph_def: Any, fetches: tuple[GraphPort, ...], feeds: list[GraphPort]) -> Any:
-    """Keep the nodes that fetches need, and every feed even if unread, since feeds are part of the ABI."""
-    needed = _find_needed(graph_def, [p.tensor for p in fetches], set()) | {node_of(p.tensor) for p in feeds}
-    keep_nodes(graph_def.node, needed)
-    return graph_def
 
 
 def _fetch_specs(

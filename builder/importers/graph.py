@@ -156,9 +156,7 @@ class FrozenGraph:
             with (folder / _PORTS).open("rb") as file:
                 row = json.loads(file.read(_LARGEST_PORTS))
             graph = read_record(cls, row | {"folder": folder})
-            for port in (*graph.feeds, *graph.fetches, *graph.states):
-                _require_tensor(port.spec)
-            _require_shapes(graph.feeds, graph.fetches, graph.states)
+            _require_possible_ports(graph)
             return graph
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise SandboxError(
@@ -171,14 +169,14 @@ def _read_graph_def(path: Path) -> Any:
     return tf.compat.v1.GraphDef.FromString(path.read_bytes())
 
 
-def _require_shapes(
-    feeds: tuple[GraphPort, ...], fetches: tuple[GraphPort, ...], states: tuple[GraphPort, ...]
-) -> None:
-    """Raise ValueError unless each dynamic fetch is followed by its shape, which the runtime reads."""
-    if any(port.spec.dynamic for port in (*feeds, *states)):
+def _require_possible_ports(graph: FrozenGraph) -> None:
+    """Raise an error for impossible tensors, or unless a fetch of dynamic size precedes its shape, for the runtime."""
+    for port in (*graph.feeds, *graph.fetches, *graph.states):
+        _require_tensor(port.spec)
+    if any(port.spec.dynamic for port in (*graph.feeds, *graph.states)):
         raise ValueError("dynamic")
-    following = [*(port.spec for port in fetches[1:]), None]
-    for spec, after in zip((port.spec for port in fetches), following, strict=True):
+    specs = [port.spec for port in graph.fetches]
+    for spec, after in zip(specs, [*specs[1:], None], strict=True):
         if spec.dynamic and after != TensorSpec(spec.shape_fetch, "int32", (len(spec.shape),)):
             raise ValueError("shape")
 

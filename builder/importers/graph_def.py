@@ -21,6 +21,7 @@ from builder.importers.rewrite import node_of, output_number
 
 _VARIABLES = {"VariableV2", "Variable", "VarHandleOp", "VarIsInitializedOp"}
 _NO_RESULT = {"NoOp", "Assert", "Print", "PrintV2", "SaveV2", "MergeV2Checkpoints", "Placeholder", "Const"}
+_END_OF_COND = re.compile("(^|/)(pred_id|switch_[tf])$")
 
 
 def open_graph_def(source: Source, path: Path, feeds: Sequence[FeedSpec], fetches: Sequence[FetchSpec]) -> LoadedModel:
@@ -38,11 +39,11 @@ def open_graph_def(source: Source, path: Path, feeds: Sequence[FeedSpec], fetche
     _check_nodes(graph_def, path, {"feed": feed_tensors, "fetch": fetch_tensors})
     shown_feeds, shown_fetches = _guess_ports(graph_def, feed_tensors, fetch_tensors)
     # TensorFlow need not know training ops, savers and other leftovers.
-    known, kept_feeds = graph_def, shown_feeds
+    admitted, kept_feeds = graph_def, shown_feeds
     try:
-        known, kept_feeds = admit_graph(graph_def, [*shown_fetches.values()], shown_feeds)
-        infos = _describe_ports(known, path, kept_feeds, shown_fetches, shapes)
-        values = propose_values(known, [*shown_fetches.values()], kept_feeds)
+        admitted, kept_feeds = admit_graph(graph_def, [*shown_fetches.values()], shown_feeds)
+        infos = _describe_ports(admitted, path, kept_feeds, shown_fetches, shapes)
+        values = propose_values(admitted, [*shown_fetches.values()], kept_feeds)
         infos = replace(infos, feeds=tuple(replace(port, value=values.get(port.name)) for port in infos.feeds))
     except UnsupportedOpsError:  # Freezing the graph raises it again.
         infos = ModelPorts(
@@ -52,7 +53,7 @@ def open_graph_def(source: Source, path: Path, feeds: Sequence[FeedSpec], fetche
     def freeze(chosen: Mapping[str, Shape]) -> RawGraph:
         if not feed_tensors or not fetch_tensors:
             raise ImportModelError(_explain_missing_ports(path, infos, bool(feed_tensors), bool(fetch_tensors)))
-        return RawGraph(known, kept_feeds, fetch_tensors)
+        return RawGraph(admitted, kept_feeds, fetch_tensors)
 
     return LoadedModel(infos, freeze)
 
@@ -134,12 +135,9 @@ def _guess_ports(
     feeds = feeds or {n.name: f"{n.name}:0" for n in graph_def.node if n.op == "Placeholder"}
     if fetches:
         return feeds, fetches
-    ends = {n.name: f"{n.name}:0" for n in graph_def.node if n.name not in read and _may_be_fetch(n)}
+    unread = [n for n in graph_def.node if n.name not in read and n.op not in _NO_RESULT]
+    ends = {n.name: f"{n.name}:0" for n in unread if not _END_OF_COND.search(n.name)}
     return feeds, {name: end for name, end in ends.items() if may_admit(graph_def, end, feeds)} or ends
-
-
-def _may_be_fetch(node: Any) -> bool:
-    return node.op not in _NO_RESULT and not re.search("(^|/)(pred_id|switch_[tf])$", node.name)  # These end a tf.cond.
 
 
 def _describe_ports(

@@ -12,9 +12,8 @@ from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
 from builder.base.tf import import_tensorflow, tf
 from builder.config import Source
-from builder.importers.keras_difference import find_difference
 from builder.importers.keras_file import is_hdf5, read_version
-from builder.importers.keras_reader import Reader, load_reader
+from builder.importers.keras_reader import Reader, find_difference, load_reader
 from builder.importers.loaded import HOW_TO_TRUST, LoadedModel, RawGraph, Shape, describe_renames, make_names_unique
 from builder.importers.lookup_tables import LookupTable, replace_lookups
 from builder.importers.ports import ModelPorts, PortInfo
@@ -84,19 +83,19 @@ def _load_model(reader: Reader, source: Source, path: Path) -> Any:
     try:
         return reader.read_model(source, path)
     except Exception as error:
-        if is_unsafe(error):
+        if _UNSAFE.search(_clean_reason(error)):  # Keras refused to run code.
             raise ImportModelError(
                 f"{path.name} holds code (a Lambda layer or the like) that would run when it is loaded. {_TRUST} "
                 "Otherwise replace the layer by one from keras.ops, or export a SavedModel where the code is at hand."
             ) from error
-        names = reader.find_unknown_layers(path) or find_missing_names(error)
+        names = reader.find_unknown_layers(path) or _find_missing_names(error)
         layers = tf.keras.layers
         if custom := [name for name in names if not hasattr(layers, name) and not hasattr(reader.package.layers, name)]:
             raise ImportModelError(
                 f"{path.name} needs classes that only its author has: {', '.join(custom)}. "
                 f"Save it there with {reader.export_call} and use that SavedModel."
             ) from error
-        why = f"it has no {', '.join(names)}." if names else clean_reason(error)
+        why = f"it has no {', '.join(names)}." if names else _clean_reason(error)
         raise ImportModelError(
             f"{reader.title} cannot read {path.name}: {why} Where it loads, save it with {reader.export_call} and use "
             "that SavedModel."
@@ -158,12 +157,17 @@ def _trace_model(reader: Reader, model: Any, ports: ModelPorts, shapes: Mapping[
         frozen = convert_variables_to_constants_v2(concrete, lower_control_flow=False)
     except Exception as error:
         described = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
-        raise ImportModelError(f"The model cannot be traced with {described}: {clean_reason(error)}") from error
-    handles = {node_of(inner.name): outer for outer, inner in concrete.graph.captures}
+        raise ImportModelError(f"The model cannot be traced with {described}: {_clean_reason(error)}") from error
+    captures = {node_of(inner.name): outer for outer, inner in concrete.graph.captures}
+    names = {id(variable.handle): name for name, variable in named_variables(model)}
     filled_tables: dict[str, LookupTable] = {}
 
     def table_of(node: str, keys: Any, values: Any) -> LookupTable | None:
-        table = _export_table(handles.get(node), keys, values)
+        """Return the contents of a table that Keras filled when it loaded the model, or None if it is unsuitable."""
+        if node not in captures:
+            return None
+        pair = tf.raw_ops.LookupTableExportV2(table_handle=captures[node], Tkeys=keys, Tvalues=values)
+        table = LookupTable.from_arrays(*(tensor.numpy() for tensor in pair))
         if table is not None and not table.of_numbers:
             filled_tables[node] = table
         return table
@@ -172,18 +176,10 @@ def _trace_model(reader: Reader, model: Any, ports: ModelPorts, shapes: Mapping[
         replace_lookups(frozen.graph.as_graph_def(), table_of),
         {p.name: t.name for p, t in zip(ports.feeds, frozen.inputs, strict=False)},  # Tables come after the feeds.
         {p.name: t.name for p, t in zip(ports.fetches, frozen.outputs, strict=True)},
-        _name_captures(model, concrete),
+        {node: names[id(outer)] for node, outer in captures.items() if id(outer) in names},
         tables=filled_tables,
         asserts=any(operation.type == "Assert" for operation in concrete.graph.get_operations()),
     )
-
-
-def _export_table(handle: Any, keys: Any, values: Any) -> LookupTable | None:
-    """Return the contents of a table that Keras filled when it loaded the model, or None if it is unsuitable."""
-    if handle is None:
-        return None
-    pair = tf.raw_ops.LookupTableExportV2(table_handle=handle, Tkeys=keys, Tvalues=values)
-    return LookupTable.from_arrays(*(tensor.numpy() for tensor in pair))
 
 
 def _freeze_with_state(function: Any, concrete: Any, ports: ModelPorts) -> RawGraph:
@@ -203,12 +199,6 @@ def _freeze_with_state(function: Any, concrete: Any, ports: ModelPorts) -> RawGr
         feeds = {p.name: definition.inputs[f"feed_{i}"].name for i, p in enumerate(ports.feeds)}
         fetches = {p.name: definition.outputs[f"fetch_{i}"].name for i, p in enumerate(ports.fetches)}
         return freeze_saved_model(Path(folder), meta, feeds, fetches)
-
-
-def _name_captures(model: Any, concrete: Any) -> dict[str, str]:
-    """Return the variable's name for each constant that a variable of the model becomes."""
-    names = {id(v.handle): name for name, v in named_variables(model)}
-    return {node_of(inner.name): names[id(outer)] for outer, inner in concrete.graph.captures if id(outer) in names}
 
 
 def named_variables(model: Any, scope: str = "") -> Iterator[tuple[str, Any]]:
@@ -240,19 +230,14 @@ _FUNCTION = re.compile(r"'class_name': 'function', 'config': '(\w+)', 'registere
 _UNSAFE = re.compile("unsafe|safe_mode|not a modeling function", re.IGNORECASE)
 
 
-def clean_reason(error: Exception) -> str:
+def _clean_reason(error: Exception) -> str:
     """Return the innermost reason in one line, without escape codes and the dump of a configuration."""
     return describe_error(str(error).rpartition("Exception encountered: ")[2].partition("Full object config:")[0])
 
 
-def is_unsafe(error: Exception) -> bool:
-    """Return whether Keras refused to run code."""
-    return _UNSAFE.search(clean_reason(error)) is not None
-
-
-def find_missing_names(error: Exception) -> list[str]:
+def _find_missing_names(error: Exception) -> list[str]:
     """Find the full name of the class or function that Keras did not find, if that was the reason."""
-    reason = clean_reason(error)
+    reason = _clean_reason(error)
     names = [match[1] for pattern in _MISSING if (match := pattern.search(reason))][:1]
     if names == ["function"] and (named := _FUNCTION.search(str(error))):  # The name is only a function's class.
         return [named[1]]

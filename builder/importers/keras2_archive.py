@@ -143,6 +143,6 @@ def refusing_foreign_objects() -> Iterator[None]:
         yield
 
 
-def _is_model_part(found: Any) -> bool:
-    package, _, rest = str(getattr(found, "__module__", "")).partition(".src.")
-    return package == "tf_keras" and rest.partition(".")[0] in (_CLASSES if isinstance(found, type) else _FUNCTIONS)
+def _is_model_part(value: Any) -> bool:
+    package, _, rest = str(getattr(value, "__module__", "")).partition(".src.")
+    return package == "tf_keras" and rest.partition(".")[0] in (_CLASSES if isinstance(value, type) else _FUNCTIONS)

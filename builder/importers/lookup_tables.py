@@ -81,16 +81,16 @@ def find_filled_tables(graph_def: Any, init_ops: Iterable[str], files: Mapping[s
     todo: list[tuple[Any, Mapping[str, str]]] = [([nodes[name] for name in start], {name: name for name in nodes})]
     seen: set[tuple[str, ...]] = set()
     while todo:
-        body, known = todo.pop()
+        body, arguments = todo.pop()
         own = {node.name: node for node in body}
         for node in body:
-            sources = tuple(known.get(source_of(t, own), "") for t in node.input if not t.startswith("^"))
+            sources = tuple(arguments.get(source_of(t, own), "") for t in node.input if not t.startswith("^"))
             called = next((name for name in called_by(node) if name in functions), None)
             if called is not None and node.op in {*_CALLS, called}:
                 if (called, *sources) not in seen:
                     seen.add((called, *sources))
-                    arguments = [a.name for a in functions[called].signature.input_arg]
-                    todo.append((functions[called].node_def, dict(zip(arguments, sources, strict=False))))
+                    names = [a.name for a in functions[called].signature.input_arg]
+                    todo.append((functions[called].node_def, dict(zip(names, sources, strict=False))))
             elif node.op != "Identity":  # The function source_of follows Identity.
                 for table in tables.intersection(sources):
                     fills.setdefault(table, []).append((node, sources[1:] if node.op in _FILL else ()))

@@ -33,15 +33,15 @@ _WHOLE = {"Max", "Mean", "Min", "Prod", "Sum"}
 class _Map:
     """A loop over strings. ``read`` and ``write`` are the nodes of its body that read an item and store a result.
 
-    ``given`` and ``made`` are the numbers of the loop's variables with the lists of items and results.
+    ``items`` and ``results`` are the numbers of the loop's variables with the lists of items and results.
     """
 
     node: Any
     body: Any
     read: Any
     write: Any
-    given: int
-    made: int
+    items: int
+    results: int
 
 
 def split_image_loops(graph_def: Any, probes: Sequence[bytes], least: int) -> Any:
@@ -99,7 +99,7 @@ def _split_loop(graph_def: Any, loop: _Map, tensor: str, dtype: Any, shape: tupl
 
     nodes = {n.name: n for n in graph_def.node}
     reserved = graph_def.node.add()
-    reserved.CopyFrom(nodes[source_of(old.input[loop.made], nodes)])
+    reserved.CopyFrom(nodes[source_of(old.input[loop.results], nodes)])
     reserved.name = f"{scope}/reserved"
     reserved.input[0] = size
     reserved.attr["element_dtype"].type = dtype
@@ -107,9 +107,9 @@ def _split_loop(graph_def: Any, loop: _Map, tensor: str, dtype: Any, shape: tupl
     before.CopyFrom(old)
     before.name = f"{scope}/loop"
     before.attr["body"].func.name = first.signature.name
-    before.input[loop.made] = reserved.name
+    before.input[loop.results] = reserved.name
     stacked = graph_def.node.add(
-        name=f"{scope}/stacked", op="TensorListStack", input=[f"{before.name}:{loop.made}", size]
+        name=f"{scope}/stacked", op="TensorListStack", input=[f"{before.name}:{loop.results}", size]
     )
     stacked.attr["element_dtype"].type = dtype
     stacked.attr["num_elements"].i = -1
@@ -126,7 +126,7 @@ def _split_loop(graph_def: Any, loop: _Map, tensor: str, dtype: Any, shape: tupl
     read.attr["element_dtype"].type = dtype
     prune_function(second)
     old.attr["body"].func.name = second.signature.name
-    old.input[loop.given] = listed.name
+    old.input[loop.items] = listed.name
 
 
 def _copy_body(graph_def: Any, loop: _Map, which: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,7 +60,9 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     lengths = lengths_of(spec.feeds, strings)
     if strings:
         words = cut_words(raw, shapes, [raw.fetches[name] for name in fetches.values()], lengths)
-        of_words = _find_word_fetches(spec, fetches)
+        # The model's own names of the fetches that have a row for each word of a text.
+        tagged = [output.fetch for output in spec.outputs if output.kind == "tokens"]
+        of_words = frozenset(fetches[fetch or next(iter(fetches))] for fetch in tagged)
         words = with_tokens(words) if of_words else words
         raw, shapes = words.raw, words.shapes
     definition, feeds = admit_graph(raw.graph_def, [raw.fetches[name] for name in fetches.values()], raw.feeds)
@@ -78,12 +79,6 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
         graph = replace(graph, warnings=warnings, origin=origin)
         graph.save()
     return graph
-
-
-def _find_word_fetches(spec: ModelSpec, fetches: Mapping[str, str]) -> frozenset[str]:
-    """Return the model's own names of the ``fetches`` that have a row for each word of a text."""
-    tagged = [output for output in spec.outputs if output.kind == "tokens"]
-    return frozenset(fetches[output.fetch or next(iter(fetches))] for output in tagged)
 
 
 def open_source(

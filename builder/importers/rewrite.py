@@ -68,31 +68,33 @@ def replace_by_function(
     library: Any,
     function: Callable[..., Any],
     inputs: Sequence[str],
-    given: Sequence[Any],
-    made: Sequence[Any],
+    input_types: Sequence[Any],
+    output_types: Sequence[Any],
 ) -> None:
     """Turn ``node`` into a call with ``inputs`` of ``function``, which joins ``library`` as ``name``.
 
-    ``function`` maps symbolic tensors of any shape and of the DTypes ``given`` to tensors of the DTypes ``made``.
+    ``function`` maps symbolic tensors of any shape and of the DTypes ``input_types`` to tensors of ``output_types``.
     """
 
     def scoped(*values: Any) -> Any:
         with tf.name_scope(name):
             return function(*values)
 
-    specs = [tf.TensorSpec(None, dtype) for dtype in given]
+    specs = [tf.TensorSpec(None, dtype) for dtype in input_types]
     traced = library.function.add()
     traced.CopyFrom(tf.function(scoped, autograph=False).get_concrete_function(*specs).function_def)
     traced.signature.name = name
-    become_call(node, name, inputs, given, made)
+    become_call(node, name, inputs, input_types, output_types)
 
 
-def become_call(node: Any, function: str, inputs: Iterable[str], given: Iterable[Any], made: Iterable[Any]) -> None:
-    """Turn ``node`` into a call of ``function`` with ``inputs``, from the DTypes ``given`` to ``made``."""
+def become_call(
+    node: Any, function: str, inputs: Iterable[str], input_types: Iterable[Any], output_types: Iterable[Any]
+) -> None:
+    """Turn ``node`` into a call of ``function`` with ``inputs``, between these DTypes."""
     node.op, node.input[:] = "PartitionedCall", [*inputs]
     node.ClearField("attr")
-    node.attr["Tin"].list.type.extend(dtype.as_datatype_enum for dtype in given)
-    node.attr["Tout"].list.type.extend(dtype.as_datatype_enum for dtype in made)
+    node.attr["Tin"].list.type.extend(dtype.as_datatype_enum for dtype in input_types)
+    node.attr["Tout"].list.type.extend(dtype.as_datatype_enum for dtype in output_types)
     node.attr["f"].func.name = function
 
 

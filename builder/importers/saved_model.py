@@ -50,8 +50,8 @@ def open_saved_model(source: Source, path: Path) -> LoadedModel:
     }
     name = _choose_signature(source.signature, tuple(signatures), path)
     definition = signatures[name]
-    inputs, renamed_inputs = _name_ports(definition.inputs, order_inputs(meta.graph_def, definition), "input")
-    outputs, renamed_outputs = _name_ports(definition.outputs, order_outputs(definition), "output")
+    inputs, renamed_inputs = _name_ports(definition.inputs, _order_inputs(meta.graph_def, definition), "input")
+    outputs, renamed_outputs = _name_ports(definition.outputs, sorted(definition.outputs, key=_natural_key), "output")
     feeds = {key: info.name for key, info in inputs.items()}
     fetches = {key: info.name for key, info in outputs.items()}
     values = propose_values(meta.graph_def, [*fetches.values()], feeds)
@@ -215,12 +215,7 @@ def _variable_name(node: Any) -> str:
     return node.attr["shared_name"].s.decode(errors="replace") or str(node.name)
 
 
-def order_outputs(signature: Any) -> list[str]:
-    """Sort the names of a signature's outputs, ``output_2`` before ``output_10``."""
-    return sorted(signature.outputs, key=_natural_key)
-
-
-def order_inputs(graph_def: Any, signature: Any) -> list[str]:
+def _order_inputs(graph_def: Any, signature: Any) -> list[str]:
     """Sort the names of a signature's inputs by the arguments of the function it calls, if any, or by name."""
     keys = {node_of(info.name): key for key, info in signature.inputs.items()}
     places: dict[str, int] = {}
@@ -242,5 +237,5 @@ def _passed_inputs(graph_def: Any, results: set[str]) -> Iterator[str]:
 
 
 def _natural_key(name: str) -> list[tuple[int, str]]:
-    """Return a sort key that compares digits as numbers."""
+    """Return a sort key that compares digits as numbers, so that ``output_2`` is before ``output_10``."""
     return [(len(part) if i % 2 else 0, part) for i, part in enumerate(re.split("([0-9]+)", name))]

@@ -17,7 +17,7 @@ def check_outputs(spec: ModelSpec, graph: FrozenGraph) -> None:
     for output in spec.outputs:
         fetch = fetches[output.fetch or next(iter(fetches))]
         if output.kind in ("detection", "segmentation") and spec.image is None:
-            problems.append(f"[[outputs]] {output.name}: it is of a picture, and the model takes none; add [image].")
+            problems.append(f"[[outputs]] {output.name}: it is of an image, and the model takes none; add [image].")
             continue
         if output.kind == "detection":
             texts = _check_detection(output, fetches, spec.batch)
@@ -69,9 +69,8 @@ def _check_tokens(output: OutputSpec, fetch: TensorSpec, spec: ModelSpec, graph:
     expected = [*ids.shape, len(output.labels)]
     if not fetch.dtype.startswith("float") or fetch.dynamic or list(fetch.shape) != expected:
         yield (
-            f"{fetch.name!r} is {fetch.dtype} {fetch.describe_shape()}, and needs a score "
-            f"of floating point for each token and "
-            f"label, {expected}."
+            f"{fetch.name!r} is {fetch.dtype} {fetch.describe_shape()}, and needs a score of floating point for each "
+            f"token and label, {expected}."
         )
 
 
@@ -109,8 +108,8 @@ def _check_detection(output: OutputSpec, fetches: Mapping[str, TensorSpec], batc
         yield f"count = {count.name!r} is {count.describe_shape()}, and has to be one number for each item, [{batch}]."
     if of_classes and output.labels and len(output.labels) != scores.shape[-1]:
         yield (
-            f"{len(output.labels)} labels for {scores.name!r} {scores.describe_shape()}, "
-            f"which has {scores.shape[-1]} classes."
+            f"{len(output.labels)} labels for {scores.name!r} {scores.describe_shape()}, which has "
+            f"{scores.shape[-1]} classes."
         )
 
 

@@ -24,19 +24,17 @@ def image_to_input(pixels: Any, image: ImageSpec, dtype: Any, shape: tuple[int, 
     value = pixels
     if image.channel_order == "bgr" and channels == 3:
         value = tf.reverse(value, axis=[-1])
-    plain = all(m == 0 for m in mean) and all(s == 1 for s in scale)
-    if not plain and not dtype.is_floating:
+    moves, scales = any(m != 0 for m in mean), any(s != 1 for s in scale)
+    if (moves or scales) and not dtype.is_floating:
         raise ImportModelError(
             f"The image input is {dtype.name}, so the model takes pixels as they are: "
             "remove `mean` and `scale` under [image]."
         )
-    if not plain:
-        wide = tf.float64 if dtype == tf.float64 else tf.float32
-        value = tf.cast(value, wide)
-        if any(m != 0 for m in mean):
-            value = value - tf.constant(mean, wide)
-        if any(s != 1 for s in scale):
-            value = value * tf.constant(scale, wide)
+    wide = tf.float64 if dtype == tf.float64 else tf.float32
+    if moves:
+        value = tf.cast(value, wide) - tf.constant(mean, wide)
+    if scales:
+        value = tf.cast(value, wide) * tf.constant(scale, wide)
     return tf.reshape(tf.cast(value, dtype), shape)
 
 

@@ -415,9 +415,7 @@ def test_objects_in_no_images(tmp_path: Path) -> None:
     )
     tf.saved_model.save(module, str(tmp_path / "saved"), signatures={"serving_default": serve})
     spec = spec_for(tmp_path / "saved", outputs=(DETECTED,))
-    with pytest.raises(
-        ImportModelError, match=r"\[\[outputs\]\] objects: it is of a picture, and the model takes none"
-    ):
+    with pytest.raises(ImportModelError, match=r"\[\[outputs\]\] objects: it is of an image, and the model takes none"):
         import_model(spec, tmp_path / "saved", tmp_path / "graph")
 
 

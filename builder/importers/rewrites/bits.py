@@ -22,12 +22,12 @@ def rewrite_sparse_cross(op: Op, *inputs: Any) -> Any:
     if any(column.dtype != tf.int64 or column.shape.rank != 2 for column in inputs):
         raise NotRewritten("a column of it is of strings")
     rows = int(inputs[0].shape[0])
-    found = tf.fill((rows, 1), tf.constant(op.get_attribute("hash_key"), tf.int64))
+    hashed = tf.fill((rows, 1), tf.constant(op.get_attribute("hash_key"), tf.int64))
     for column in inputs:
-        joined = join_hashes(tf.bitcast(found, tf.uint64)[:, :, None], tf.bitcast(column, tf.uint64)[:, None, :])
-        found = tf.bitcast(tf.reshape(joined, (rows, -1)), tf.int64)
-    width = int(found.shape[1])
-    values = compute_remainder(tf.bitcast(found, tf.uint64), op.get_attribute("num_buckets") or _MOST)
+        joined = join_hashes(tf.bitcast(hashed, tf.uint64)[:, :, None], tf.bitcast(column, tf.uint64)[:, None, :])
+        hashed = tf.bitcast(tf.reshape(joined, (rows, -1)), tf.int64)
+    width = int(hashed.shape[1])
+    values = compute_remainder(tf.bitcast(hashed, tf.uint64), op.get_attribute("num_buckets") or _MOST)
     places = np.stack(np.meshgrid(np.arange(rows), np.arange(width), indexing="ij"), -1).reshape(-1, 2)
     return tf.constant(places, tf.int64), tf.reshape(values, (-1,)), tf.constant([rows, width], tf.int64)
 
@@ -35,9 +35,9 @@ def rewrite_sparse_cross(op: Op, *inputs: Any) -> Any:
 def join_hashes(first: Any, second: Any) -> Any:
     """Join two hashes into one, uint64, as ``FingerprintCat64`` in tensorflow/core/platform/fingerprint.h does."""
     bitwise, times = tf.bitwise, make_uint64(_TIMES)
-    found = bitwise.bitwise_xor(first, times)
-    found = bitwise.bitwise_xor(found, mix_bits(second * times) * times) * times
-    return mix_bits(mix_bits(found) * times)
+    hashed = bitwise.bitwise_xor(first, times)
+    hashed = bitwise.bitwise_xor(hashed, mix_bits(second * times) * times) * times
+    return mix_bits(mix_bits(hashed) * times)
 
 
 def make_uint64(value: int) -> Any:

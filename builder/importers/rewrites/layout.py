@@ -50,19 +50,19 @@ def rewrite_channels_last(op: Op, *inputs: Any) -> Any:
     dilated = op.type == _DEPTHWISE and _is_dilated(taps["dilations"])
     rank = len(layout)
     order = [0, *range(2, rank), 1] if layout in _LAST else list(range(rank))
-    given: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for number, (name, tensor) in enumerate(zip(signature.inputs, inputs, strict=True)):
         if name == "input_sizes":
-            given[name] = op.get_constant(number)[order] if op.get_constant(number).size == rank else tensor
+            arguments[name] = op.get_constant(number)[order] if op.get_constant(number).size == rank else tensor
         else:
-            given[name] = tensor if name == "filter" else tf.transpose(tensor, order)
+            arguments[name] = tensor if name == "filter" else tf.transpose(tensor, order)
     taps = {name: _permute_values(values, order) for name, values in taps.items()}
     if dilated:
-        given["filter"] = _dilate_taps(given["filter"], taps["dilations"][1:3])
+        arguments["filter"] = _dilate_taps(arguments["filter"], taps["dilations"][1:3])
         taps["dilations"] = [1, 1, 1, 1]
     others = {name: op.get_attribute(name) for name in signature.others}
-    found = getattr(tf.raw_ops, op.type)(**given, **taps, **others, data_format=_LAST.get(layout, layout))
-    return tf.transpose(found, np.argsort(order))
+    result = getattr(tf.raw_ops, op.type)(**arguments, **taps, **others, data_format=_LAST.get(layout, layout))
+    return tf.transpose(result, np.argsort(order))
 
 
 def _permute_values(values: Sequence[int], order: Sequence[int]) -> list[int]:

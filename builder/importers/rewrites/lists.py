@@ -11,7 +11,12 @@ from builder.importers.rewrites.op import Op, rewrites
 @rewrites("TensorListScatterIntoExistingList")
 def rewrite_scatter_into(op: Op, handle: Any, tensor: Any, indices: Any) -> Any:
     """Set item by item in a list that is long enough. The same bits."""
-    return _set_items(handle, tensor, indices)
+
+    def step(number: Any, handle: Any) -> tuple[Any, Any]:
+        item = tf.gather(tensor, number)
+        return number + 1, tf.raw_ops.TensorListSetItem(input_handle=handle, index=indices[number], item=item)
+
+    return tf.while_loop(lambda number, _: number < tensor.shape[0], step, (tf.constant(0), handle))[1]
 
 
 @rewrites("TensorListScatter", "TensorListScatterV2")
@@ -23,16 +28,7 @@ def rewrite_list_scatter(op: Op, tensor: Any, indices: Any, element_shape: Any, 
     handle = tf.raw_ops.TensorListReserve(
         element_shape=tensor.shape[1:].as_list(), num_elements=length, element_dtype=tensor.dtype
     )
-    return _set_items(handle, tensor, indices)
-
-
-def _set_items(handle: Any, tensor: Any, indices: Any) -> Any:
-
-    def step(number: Any, handle: Any) -> tuple[Any, Any]:
-        item = tf.gather(tensor, number)
-        return number + 1, tf.raw_ops.TensorListSetItem(input_handle=handle, index=indices[number], item=item)
-
-    return tf.while_loop(lambda number, _: number < tensor.shape[0], step, (tf.constant(0), handle))[1]
+    return rewrite_scatter_into(op, handle, tensor, indices)
 
 
 @rewrites("CheckNumerics", "CheckNumericsV2", "GuaranteeConst", "Print")

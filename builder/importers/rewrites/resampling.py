@@ -165,8 +165,8 @@ def rewrite_crop_and_resize(op: Op, image: Any, boxes: Any, box_index: Any, crop
     y = _locate_pixels(boxes[:, 0], boxes[:, 2], height, rows)[:, :, None]
     x = _locate_pixels(boxes[:, 1], boxes[:, 3], width, columns)[:, None, :]
     inside = (y >= 0.0) & (y <= float(height - 1)) & (x >= 0.0) & (x <= float(width - 1))
-    picture = tf.clip_by_value(box_index, 0, batch - 1)[:, None, None]
-    read = _make_reader(tf.cast(image, tf.float32), picture)
+    number = tf.clip_by_value(box_index, 0, batch - 1)[:, None, None]
+    read = _make_reader(tf.cast(image, tf.float32), number)
     if op.get_attribute("method") == "nearest":
         crops = read(_round_half_away(y), _round_half_away(x))
     else:
@@ -193,7 +193,7 @@ def _round_half_away(at: Any) -> Any:
     return tf.sign(at) * (whole + tf.cast(tf.abs(at) - whole >= 0.5, at.dtype))
 
 
-def _make_reader(images: Any, picture: Any) -> Callable[[Any, Any], Any]:
+def _make_reader(images: Any, number: Any) -> Callable[[Any, Any], Any]:
     """Make a function from whole numbers (y, x) to the pixels there; places outside give the nearest pixel."""
     _, height, width, _ = images.shape
     flat = tf.reshape(images, (-1, images.shape[3]))
@@ -201,7 +201,7 @@ def _make_reader(images: Any, picture: Any) -> Callable[[Any, Any], Any]:
     def read(y: Any, x: Any) -> Any:
         row = tf.cast(tf.clip_by_value(y, 0.0, float(height - 1)), tf.int32)
         column = tf.cast(tf.clip_by_value(x, 0.0, float(width - 1)), tf.int32)
-        return tf.gather(flat, (picture * height + row) * width + column)
+        return tf.gather(flat, (number * height + row) * width + column)
 
     return read
 

@@ -36,8 +36,9 @@ def rewrite_nms(op: Op, boxes: Any, scores: Any, *rest: Any) -> Any:
         "overlaps": op.type == "NonMaxSuppressionWithOverlaps",
     }
     shapes = [(tf.int32, [room]), (tf.float32, [room]), (tf.int32, [])]
-    if boxes.shape[0] is None:
-        boxes, scores = _with_room(boxes, scores)
+    if boxes.shape[0] is None:  # Those that are not there get a score that is below any threshold.
+        (boxes, there), (scores, _) = with_room(boxes), with_room(scores)
+        scores = tf.where(number_rows(scores) < there, scores, -np.inf)
     indices, kept, count = call_runtime_step(NMS, config, [boxes, scores], shapes)
     if not padded:
         indices, kept = cut_rows(indices, count), cut_rows(kept, count)
@@ -45,12 +46,6 @@ def rewrite_nms(op: Op, boxes: Any, scores: Any, *rest: Any) -> Any:
         "NonMaxSuppressionV4": [indices, count],
         "NonMaxSuppressionV5": [indices, kept, count],
     }.get(op.type, [indices])
-
-
-def _with_room(boxes: Any, scores: Any) -> tuple[Any, Any]:
-    """Return all boxes that there is room for, with scores; those that are not there get one below any threshold."""
-    (boxes, there), (scores, _) = with_room(boxes), with_room(scores)
-    return boxes, tf.where(number_rows(scores) < there, scores, -np.inf)
 
 
 @rewrites("CombinedNonMaxSuppression")

@@ -151,8 +151,8 @@ def rewrite_conv3d(op: Op, volumes: Any, kernel: Any) -> Any:
         volumes = tf.pad(volumes, [[0, 0], [around // 2, around - around // 2], [0, 0], [0, 0], [0, 0]])
     slices = [volumes[:, tap : tap + (count - 1) * stride + 1 : stride] for tap in range(taps)]
     joined = tf.concat(slices, -1)
-    batch, _, *picture = joined.shape
+    batch, _, *sides = joined.shape
     side_by_side = weights.transpose(1, 2, 0, 3, 4).reshape(*weights.shape[1:3], -1, weights.shape[4])
-    pictures = tf.reshape(joined, (batch * count, *picture))
-    result = tf.nn.conv2d(pictures, tf.constant(side_by_side), strides, "SAME" if same else "VALID")
+    images = tf.reshape(joined, (batch * count, *sides))
+    result = tf.nn.conv2d(images, tf.constant(side_by_side), strides, "SAME" if same else "VALID")
     return tf.reshape(result, (batch, count, *result.shape[1:]))

@@ -396,7 +396,7 @@ def _require_consistent(description: Description) -> None:
         if absent := [fetch for fetch in output.fetches if fetch not in fetches]:
             raise ValueError(f"output {output.name} is of {absent[0]}, which the model does not have")
         if output.kind in ("detection", "segmentation") and description.image is None:
-            raise ValueError(f"output {output.name} is of places in pictures, which the model does not take")
+            raise ValueError(f"output {output.name} is of places in images, which the model does not take")
     fetched = {port.name: (port.dtype, port.shape) for port in description.fetches}
     for port in description.fetches:
         if port.dynamic and fetched.get(port.shape_fetch) != ("int32", (len(port.shape),)):
@@ -430,7 +430,7 @@ def _require_consistent(description: Description) -> None:
         raise ValueError("tf.Examples that do not have all that the model takes")
     image = description.image
     if image and sizes.get(image.feed) != image.size * batch:
-        raise ValueError(f"feed {image.feed} does not hold {batch} pictures of {image.size} bytes")
+        raise ValueError(f"feed {image.feed} does not hold {batch} images of {image.size} bytes")
 
 
 def _require_tokens(description: Description) -> None:

@@ -124,7 +124,7 @@ class _DecodedImage(NamedTuple):
     Where that size is not divisible by ``scale``, the image begins at ``origin``, inside the first pixel.
     """
 
-    picture: Image
+    image: Image
     fit: Fit
     size: tuple[int, int]
     scale: int = 1
@@ -138,11 +138,11 @@ class _DecodedImage(NamedTuple):
         box = (left / scale + x, top / scale + y, right / scale + x, bottom / scale + y)
         size = target.width, target.height
         part = fit.find_visible_part(size)
-        picture = resize_image(self.picture, fit.size, target.resize, target.antialias, box, part, target.grid)
-        if picture.size == size:
-            return picture
-        canvas = Image.new(picture.mode, size, _expand_colour(target.padding, target.mode))
-        canvas.paste(picture, (fit.offset[0] + part[0], fit.offset[1] + part[1]))
+        image = resize_image(self.image, fit.size, target.resize, target.antialias, box, part, target.grid)
+        if image.size == size:
+            return image
+        canvas = Image.new(image.mode, size, _expand_colour(target.padding, target.mode))
+        canvas.paste(image, (fit.offset[0] + part[0], fit.offset[1] + part[1]))
         return canvas
 
 
@@ -164,18 +164,18 @@ def _decode_image(data: bytes, target: ImageInput, limits: RequestLimits, second
         with warnings.catch_warnings():  # Pillow warns of odd metadata, with the file's own words
             warnings.simplefilter("ignore")
             header = read_image_header(plugin, data)
-            picture: ImageFile = getattr(module, f"{plugin}ImageFile")(io.BytesIO(header.data))
-            _check_pixels(picture.size, limits)
-            _check_decoder(picture, plugin)
-            exif, xmp = (header.exif or picture.info.get("exif", b"")), (header.xmp or picture.info.get("xmp", b""))
+            image: ImageFile = getattr(module, f"{plugin}ImageFile")(io.BytesIO(header.data))
+            _check_pixels(image.size, limits)
+            _check_decoder(image, plugin)
+            exif, xmp = (header.exif or image.info.get("exif", b"")), (header.xmp or image.info.get("xmp", b""))
             turn = read_orientation(exif, xmp)
-            width, height = picture.size
+            width, height = image.size
             fit = place_image((height, width) if turn in _LYING else (width, height), target)
             if max(fit.size) > MAX_SIDE:
                 raise OverBudgetError(f"would be {fit.size[0]:,} × {fit.size[1]:,} pixels once it is resized")
-            limits.require_cost(image_cost(picture.size, (target.width, target.height), limits), seconds)
-            scale = _choose_scale(fit, picture.size) if plugin == "Jpeg" and _can_shrink_first(target) else 1
-            return _load_image(picture, plugin, turn, fit, scale, target)
+            limits.require_cost(image_cost(image.size, (target.width, target.height), limits), seconds)
+            scale = _choose_scale(fit, image.size) if plugin == "Jpeg" and _can_shrink_first(target) else 1
+            return _load_image(image, plugin, turn, fit, scale, target)
     except (HandlerError, MemoryError):
         raise
     except Exception as error:  # decoders raise what they like: OSError, SyntaxError, ValueError, struct.error, ...
@@ -184,22 +184,22 @@ def _decode_image(data: bytes, target: ImageInput, limits: RequestLimits, second
         raise DamagedImageError(f"is a {plugin.upper()} file that cannot be decoded") from error
 
 
-def _load_image(picture: ImageFile, plugin: str, turn: int, fit: Fit, scale: int, target: ImageInput) -> _DecodedImage:
+def _load_image(image: ImageFile, plugin: str, turn: int, fit: Fit, scale: int, target: ImageInput) -> _DecodedImage:
     """Load a JPEG no larger than the target needs, and in grey without its colours, as ``tf.io.decode_jpeg`` does."""
     from PIL import Image
 
-    width, height = picture.size
+    width, height = image.size
     size = (height, width) if turn in _LYING else (width, height)
-    draft = picture.draft("L" if target.mode == "grey" else "RGB", (width // scale, height // scale))
-    picture.load()
-    upright = _convert_mode(picture, target)
+    draft = image.draft("L" if target.mode == "grey" else "RGB", (width // scale, height // scale))
+    image.load()
+    upright = _convert_mode(image, target)
     if turn in _UPRIGHT:
         upright = upright.transpose(Image.Transpose[_UPRIGHT[turn]])
-    if plugin != "Jpeg" or draft is None or picture.size == (width, height):
+    if plugin != "Jpeg" or draft is None or image.size == (width, height):
         return _DecodedImage(upright, fit, size)
     # libjpeg rounds sizes up, so the last pixel is partly outside the image: after turning, perhaps the first.
-    x = picture.width - width / scale if turn in _FROM_RIGHT else 0
-    y = picture.height - height / scale if turn in _FROM_BOTTOM else 0
+    x = image.width - width / scale if turn in _FROM_RIGHT else 0
+    y = image.height - height / scale if turn in _FROM_BOTTOM else 0
     return _DecodedImage(upright, fit, size, scale, (y, x) if turn in _LYING else (x, y))
 
 
@@ -231,11 +231,11 @@ def _check_pixels(size: tuple[int, int], limits: RequestLimits) -> None:
         raise TooManyPixelsError(f"has {width} × {height} pixels; at most {limits.pixels:,} in total are allowed")
 
 
-def _check_decoder(picture: ImageFile, plugin: str) -> None:
+def _check_decoder(image: ImageFile, plugin: str) -> None:
     """Refuse what Pillow decodes in Python, a hundred times slower than in C, as a BMP with run-length encoding."""
     from PIL import Image
 
-    if any(tile.codec_name in Image.DECODERS for tile in picture.tile):
+    if any(tile.codec_name in Image.DECODERS for tile in image.tile):
         raise UnsupportedImageError(f"is a {plugin.upper()} file of an unsupported kind; save it uncompressed")
 
 
@@ -254,19 +254,19 @@ def _check_webp(data: bytes, limits: RequestLimits) -> None:
     _check_pixels(size, limits)
 
 
-def _convert_mode(picture: Image, target: ImageInput) -> Image:
+def _convert_mode(image: Image, target: ImageInput) -> Image:
     """Convert to grey ("L") or RGB, with transparent parts over the background and 16 bits cut to the upper 8."""
     from PIL import Image
 
     wanted = "L" if target.mode == "grey" else "RGB"
-    if picture.mode.startswith("I;16"):
-        high = 0 if picture.mode.endswith("B") else 1
-        picture = Image.frombytes("L", picture.size, picture.tobytes()[high::2])
-    if picture.has_transparency_data:
-        picture = picture.convert("RGBA")
-        behind = Image.new("RGBA", picture.size, _expand_colour(target.background, "rgb"))
-        picture = Image.alpha_composite(behind, picture)
-    return picture.convert(wanted)
+    if image.mode.startswith("I;16"):
+        high = 0 if image.mode.endswith("B") else 1
+        image = Image.frombytes("L", image.size, image.tobytes()[high::2])
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        behind = Image.new("RGBA", image.size, _expand_colour(target.background, "rgb"))
+        image = Image.alpha_composite(behind, image)
+    return image.convert(wanted)
 
 
 def _expand_colour(values: tuple[int, ...], mode: str) -> int | tuple[int, ...]:

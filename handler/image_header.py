@@ -142,7 +142,7 @@ def _read_gif(data: bytes) -> ImageHeader:
 
 
 def _too_many(name: str, pieces: str) -> OverBudgetError:
-    return OverBudgetError(f"is a {name} file with more than {MOST_STEPS:,} {pieces} before its picture")
+    return OverBudgetError(f"is a {name} file with more than {MOST_STEPS:,} {pieces} before its image")
 
 
 def read_orientation(exif: bytes, xmp: bytes = b"") -> int:

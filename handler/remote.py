@@ -93,11 +93,11 @@ def fetch_files(request: Request, sources: Sources, limits: RequestLimits, remai
     if request.recording:
         return request._replace(recording=resolved(request.recording))
 
-    if len(request.pictures) == 1:
-        return request._replace(pictures=(resolved(request.pictures[0]),))
+    if len(request.images) == 1:
+        return request._replace(images=(resolved(request.images[0]),))
     with ThreadPoolExecutor(AT_ONCE) as pool:
         try:
-            return request._replace(pictures=tuple(pool.map(resolved, request.pictures)))
+            return request._replace(images=tuple(pool.map(resolved, request.images)))
         except HandlerError:
             budget.ends = 0  # stops the other downloads
             raise

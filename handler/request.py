@@ -55,7 +55,7 @@ class Request(NamedTuple):
     item, which may still need padding. ``located``: the places of each text's tokens, if an output is about them.
     """
 
-    pictures: tuple[File | Reference, ...]
+    images: tuple[File | Reference, ...]
     inputs: dict[str, bytes]
     model: str | None = None
     partial: bool = False
@@ -163,8 +163,8 @@ def count_items(request: Request, description: Description) -> int:
     if texts := request.rows or request.texts:
         return len(texts)
     first = next((port for port in description.feeds if port.size and port.name in request.inputs), None)
-    if request.pictures or first is None:
-        return len(request.pictures) or description.batch
+    if request.images or first is None:
+        return len(request.images) or description.batch
     return len(request.inputs[first.name]) * description.batch // first.size
 
 
@@ -185,7 +185,7 @@ def split_request(request: Request, description: Description) -> Iterator[Reques
         end = start + length
         inputs = {name: cut(name, start, end) for name in request.inputs}
         yield request._replace(
-            pictures=request.pictures[start:end],
+            images=request.images[start:end],
             rows=request.rows[start:end],
             inputs=inputs,
         )

@@ -27,7 +27,7 @@ Taps = tuple[list[int], list[list[float]]]
 
 
 def resize_image(
-    picture: Image.Image,
+    image: Image.Image,
     size: tuple[int, int],
     method: str,
     antialias: bool,
@@ -35,7 +35,7 @@ def resize_image(
     part: tuple[int, int, int, int] | None = None,
     grid: str = "half_pixel",
 ) -> Image.Image:
-    """Resize ``picture`` ("L" or "RGB"), or the ``box`` of it, to ``size`` (width, height) in the same mode.
+    """Resize ``image`` ("L" or "RGB"), or the ``box`` of it, to ``size`` (width, height) in the same mode.
 
     ``method``: nearest, bilinear, bicubic, area or lanczos (of radius 3). ``antialias`` has no effect on nearest and
     area. Only the filters with antialiasing take a box of fractional pixels. ``part``: the only part of the result to
@@ -44,36 +44,34 @@ def resize_image(
     from PIL import Image
 
     left, top, right, bottom = part = part or (0, 0, *size)
-    if picture.size == size and box in (None, (0, 0, *size)):
-        return picture if part == (0, 0, *size) else picture.crop(part)
-    if box is not None and box != (0, 0, *picture.size):
+    if image.size == size and box in (None, (0, 0, *size)):
+        return image if part == (0, 0, *size) else image.crop(part)
+    if box is not None and box != (0, 0, *image.size):
         x, y = math.floor(box[0]), math.floor(box[1])
         # Pillow's filters look beyond a box and TensorFlow's do not, so the image is cut first.
-        picture = picture.crop((x, y, math.ceil(box[2]), math.ceil(box[3])))
+        image = image.crop((x, y, math.ceil(box[2]), math.ceil(box[3])))
         box = box[0] - x, box[1] - y, box[2] - x, box[3] - y
     if method in ("nearest", "area") or not antialias:
-        axes = zip(picture.size, size, strict=True)
+        axes = zip(image.size, size, strict=True)
         columns, rows = (compute_taps(method, source, target, grid) for source, target in axes)
         columns = columns[0][left:right], columns[1][left:right]
         rows = rows[0][top:bottom], rows[1][top:bottom]
-        picture, rows = _keep_needed_rows(picture, rows)
-        picture, columns = _keep_needed_rows(picture, columns)
+        image, rows = _keep_needed_rows(image, rows)
+        image, columns = _keep_needed_rows(image, columns)
         if method == "nearest":
-            return _sum_rows(_sum_rows(picture, rows), columns)
-        return _round_bands(picture.mode, [_sum_rows(_sum_rows(band, rows), columns) for band in picture.split()])
+            return _sum_rows(_sum_rows(image, rows), columns)
+        return _round_bands(image.mode, [_sum_rows(_sum_rows(band, rows), columns) for band in image.split()])
     if part != (0, 0, *size):
-        begin_x, begin_y, end_x, end_y = box or (0, 0, *picture.size)
+        begin_x, begin_y, end_x, end_y = box or (0, 0, *image.size)
         across, down = (end_x - begin_x) / size[0], (end_y - begin_y) / size[1]
         begin = begin_x + left * across, begin_y + top * down
         box = *begin, min(begin_x + right * across, end_x), min(begin_y + bottom * down, end_y)
         size = right - left, bottom - top
     if method == "bilinear":
-        return picture.resize(size, Image.Resampling.BILINEAR, box)
+        return image.resize(size, Image.Resampling.BILINEAR, box)
     # These filters overshoot. Pillow would clip bytes between its two passes, but does not clip floats.
     filters = {"bicubic": Image.Resampling.BICUBIC, "lanczos": Image.Resampling.LANCZOS}
-    return _round_bands(
-        picture.mode, [band.convert("F").resize(size, filters[method], box) for band in picture.split()]
-    )
+    return _round_bands(image.mode, [band.convert("F").resize(size, filters[method], box) for band in image.split()])
 
 
 def compute_taps(method: str, source: int, target: int, grid: str = "half_pixel") -> Taps:
@@ -142,18 +140,18 @@ def _evaluate_kernel(method: str, x: float) -> float:
     return 3 * math.sin(math.pi * x) * math.sin(math.pi * x / 3) / (math.pi * x) ** 2 if x < 3 else 0.0
 
 
-def _keep_needed_rows(picture: Image.Image, taps: Taps) -> tuple[Image.Image, Taps]:
+def _keep_needed_rows(image: Image.Image, taps: Taps) -> tuple[Image.Image, Taps]:
     """Return the image with only the rows that the taps use, transposed, and the taps for those rows."""
     firsts, weights = taps
-    last, count = picture.height - 1, len(weights[0])
+    last, count = image.height - 1, len(weights[0])
     kept = sorted({min(max(first + i, 0), last) for first in firsts for i in range(count)})
     place = {row: index for index, row in enumerate(kept)}
     # Adjacent rows stay adjacent; a tap may begin above the image.
     moved = [place[max(first, 0)] + min(first, 0) for first in firsts]
-    return _sum_rows(picture, (kept, [[1.0]] * len(kept))), (moved, weights)
+    return _sum_rows(image, (kept, [[1.0]] * len(kept))), (moved, weights)
 
 
-def _sum_rows(picture: Image.Image, taps: Taps) -> Image.Image:
+def _sum_rows(image: Image.Image, taps: Taps) -> Image.Image:
     """Return the weighted sum of the image's rows, transposed, so that two calls cover both axes.
 
     The result has mode "F", or the image's own mode for a single tap, whose weight is 1.
@@ -161,13 +159,13 @@ def _sum_rows(picture: Image.Image, taps: Taps) -> Image.Image:
     from PIL import Image, ImageMath
 
     firsts, weights = taps
-    size = picture.width, len(firsts)
+    size = image.width, len(firsts)
     # Weights outside the image are 0, so any row will do there.
-    row_numbers = [[min(max(first + i, 0), picture.height - 1) for first in firsts] for i in range(len(weights[0]))]
-    rows = _read_rows(picture, {y for numbers in row_numbers for y in numbers})
+    row_numbers = [[min(max(first + i, 0), image.height - 1) for first in firsts] for i in range(len(weights[0]))]
+    rows = _read_rows(image, {y for numbers in row_numbers for y in numbers})
     total: Image.Image | None = None
     for i, numbers in enumerate(row_numbers):
-        gathered = Image.frombytes(picture.mode, size, b"".join([rows[y] for y in numbers]))
+        gathered = Image.frombytes(image.mode, size, b"".join([rows[y] for y in numbers]))
         if len(row_numbers) == 1:
             return gathered.transpose(Image.Transpose.TRANSPOSE)
         column = Image.frombytes("F", (1, len(firsts)), array("f", [row[i] for row in weights]).tobytes())
@@ -180,12 +178,12 @@ def _sum_rows(picture: Image.Image, taps: Taps) -> Image.Image:
     return total.transpose(Image.Transpose.TRANSPOSE)
 
 
-def _read_rows(picture: Image.Image, wanted: set[int]) -> Mapping[int, bytes]:
+def _read_rows(image: Image.Image, wanted: set[int]) -> Mapping[int, bytes]:
     """Return the bytes of the rows ``wanted``."""
-    if len(wanted) * 4 < picture.height:  # for a few rows of a large image, the rest is not copied
-        return {y: picture.crop((0, y, picture.width, y + 1)).tobytes() for y in wanted}
-    data = picture.tobytes()
-    length = len(data) // picture.height
+    if len(wanted) * 4 < image.height:  # for a few rows of a large image, the rest is not copied
+        return {y: image.crop((0, y, image.width, y + 1)).tobytes() for y in wanted}
+    data = image.tobytes()
+    length = len(data) // image.height
     return {y: data[y * length : (y + 1) * length] for y in wanted}
 
 

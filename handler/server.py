@@ -121,7 +121,7 @@ class Server(NamedTuple):
             if places := sort_by_length(lengths, description):
                 request = reorder_items(request, places, description)
         seconds: dict[str, float] = dict(request.seconds)
-        if any(isinstance(p, Reference) for p in request.pictures):
+        if any(isinstance(p, Reference) for p in request.images):
             from .remote import fetch_files
 
             request = fetch_files(request, self.sources, self.limits, call.remaining_ms())

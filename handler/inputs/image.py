@@ -36,16 +36,16 @@ def make_kind(description: Description) -> InputKind:
 
 def _read_files(files: Sequence[File], description: Description, limits: RequestLimits) -> dict[str, Any]:
     _require_count(len(files), "the form", limits)
-    require_files(files, description, "picture")
-    return {"pictures": tuple(files)}
+    require_files(files, description, "image")
+    return {"images": tuple(files)}
 
 
 def _read_event(event: dict[str, Any], description: Description, limits: RequestLimits) -> dict[str, Any]:
     if "image" in event:
-        return {"pictures": (read_source(event["image"], '"image"', limits.encoded),)}
+        return {"images": (read_source(event["image"], '"image"', limits.encoded),)}
     images = event["images"]
     if not isinstance(images, list):
-        raise WrongTypeError('"images" must be a list of base64 strings; a single picture goes into "image"')
+        raise WrongTypeError('"images" must be a list of base64 strings; a single image goes into "image"')
     if not images:
         raise WrongFieldError('"images" is empty')
     _require_count(len(images), '"images"', limits)
@@ -54,14 +54,14 @@ def _read_event(event: dict[str, Any], description: Description, limits: Request
             f'"images" has {len(images)}; with "inputs" beside them at most {description.batch} are allowed'
         )
     files = [read_source(value, f'"images"[{index}]', limits.encoded) for index, value in enumerate(images)]
-    return {"pictures": tuple(files)}
+    return {"images": tuple(files)}
 
 
 def _read_elements(values: Sequence[Any], description: Description, limits: RequestLimits) -> dict[str, Any]:
     assert description.image is not None
     where = f'"{description.image.feed}"'
     _require_count(len(values), where, limits, " images")
-    return {"pictures": tuple(_read_file(value, f"{where}[{at}]", limits) for at, value in enumerate(values))}
+    return {"images": tuple(_read_file(value, f"{where}[{at}]", limits) for at, value in enumerate(values))}
 
 
 def _read_file(value: object, where: str, limits: RequestLimits) -> File:
@@ -76,7 +76,7 @@ def _require_count(count: int, where: str, limits: RequestLimits, unit: str = ""
 
 def _fill_inputs(part: Request, context: RunContext) -> Request:
     """Decode the files, which have all been fetched by now."""
-    image, files = context.describe_request(part).image, [file for file in part.pictures if isinstance(file, File)]
+    image, files = context.describe_request(part).image, [file for file in part.images if isinstance(file, File)]
     if image is None or not files:
         return part
     items = [read_image(file.data, file.where, image, context.limits, context.count_seconds_left()) for file in files]

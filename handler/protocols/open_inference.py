@@ -59,9 +59,7 @@ class SentTensor(NamedTuple):
     def require_elements(self, most: int) -> None:
         """Require the shape [n] or [n, 1] with at most ``most`` items. Raises WrongShapeError, TooManyImagesError."""
         if not self.shape or not self.shape[0] or self.shape[1:] not in ((), (1,)):
-            raise WrongShapeError(
-                f'"{self.name}" must have the shape [n] where it holds BYTES, one picture or text each'
-            )
+            raise WrongShapeError(f'"{self.name}" must have the shape [n] where it holds BYTES, one image or text each')
         if self.shape[0] > most:
             raise TooManyImagesError(
                 f'"{self.name}" has {self.shape[0]} elements; at most {most} are allowed at a time'
@@ -212,7 +210,7 @@ def _parse_request(
     count = max(counts.values(), default=description.batch)
     require_tensor_memory([name for name in tensors if name != listed], count, description, limits)
     require_answer(count, description)
-    fields: dict[str, Any] = {"pictures": ()}
+    fields: dict[str, Any] = {"images": ()}
     inputs: dict[str, bytes] = {}
     columns: dict[str, object] = {}
     words = {port.name: port for port in description.strings}

@@ -169,7 +169,7 @@ def make_file_request(files: list[File], description: Description, limits: Reque
     """Make a request of ``files``, of the kind that the model takes. Raises HandlerError."""
     kind = find_file_kind(description)
     assert kind is not None
-    return Request(**{"pictures": (), "inputs": {}, **kind.read_files(files, description, limits)})
+    return Request(**{"images": (), "inputs": {}, **kind.read_files(files, description, limits)})
 
 
 def parse_event(
@@ -217,7 +217,7 @@ def parse_event(
         ports = set_item_counts(ports, counts, description, limits)
     inputs = {port.name: input_bytes(values[port.name], port, description, left) for port in ports}
     return Request(
-        **{"pictures": (), **fields, "inputs": inputs | fields.get("inputs", {})},
+        **{"images": (), **fields, "inputs": inputs | fields.get("inputs", {})},
         model=_read_model_name(event),
         size=description.size,
         signature=description.signature,

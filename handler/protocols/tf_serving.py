@@ -209,7 +209,7 @@ def _parse_request(
 ) -> Request:
     inputs: dict[str, bytes] = {}
     counts: dict[str, int] = {}
-    fields: dict[str, Any] = {"pictures": ()}
+    fields: dict[str, Any] = {"images": ()}
     if description.strings:
         from ..inputs.strings import read_strings
 

@@ -141,7 +141,7 @@ def test_no_time_for_the_next_image(tmp_path: Path) -> None:
         server.run_inference(request._replace(partial=False), call)
     left = iter([15_000])
     with pytest.raises(OutOfTimeError):
-        server.run_inference(request._replace(pictures=(large,)), call)
+        server.run_inference(request._replace(images=(large,)), call)
 
 
 def test_a_closed_model_says_so(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ class Host:
 
 def got(url: str, sources: Sources, limits: RequestLimits = LIMITS, remaining_ms: int = LATER_MS) -> bytes:
     request = fetch_files(Request((Reference("url", url, '"image"'),), {}), sources, limits, remaining_ms)
-    (picture,) = request.pictures
+    (picture,) = request.images
     assert isinstance(picture, File)
     return picture.data
 
@@ -126,7 +126,7 @@ def test_several_keep_their_order_beside_those_that_are_here(host: Host) -> None
     event = {"images": [*images[:2], base64.b64encode(FILE).decode(), *images[2:]]}
     request = parse_request(event, MODEL, LIMITS)
     done = fetch_files(request, host.sources, LIMITS, LATER_MS)
-    assert [p.data for p in done.pictures if isinstance(p, File)] == [b"/0", b"/1", FILE, b"/2", b"/3", b"/4"]
+    assert [p.data for p in done.images if isinstance(p, File)] == [b"/0", b"/1", FILE, b"/2", b"/3", b"/4"]
 
 
 def test_a_server_with_another_certificate_is_not_believed(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,7 +345,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[s3.Bucket]:
 
 def objects(*keys: str, limits: RequestLimits = LIMITS) -> list[bytes]:
     references = tuple(Reference("s3", f"s3://photos/{key}", f"image {key}") for key in keys)
-    pictures = fetch_files(Request(references, {}), Sources(s3=("photos/",)), limits, LATER_MS).pictures
+    pictures = fetch_files(Request(references, {}), Sources(s3=("photos/",)), limits, LATER_MS).images
     return [picture.data for picture in pictures if isinstance(picture, File)]
 
 

@@ -143,7 +143,7 @@ def test_a_model_of_images_and_tensors(tmp_path: Path) -> None:
     client = Client.of(tmp_path, both)
     for body, headers in (form(flat(1)), (flat(1), {"content-type": "image/png"})):
         answer = json.loads(client.send("POST", "/predict", body, headers).body)
-        assert "takes tensors beside the picture; send JSON with both" in answer["error"]["message"]
+        assert "takes tensors beside the image; send JSON with both" in answer["error"]["message"]
     status, answer = client.post("/predict", {"images": [text(1)] * 2, "inputs": {"k": [1]}})
     assert (status, answer["error"]["code"]) == (413, "too_many_images")
     assert client.post("/predict", {"images": [text(1)], "inputs": {"k": [1]}})[0] == 200

@@ -25,7 +25,6 @@ from builder.importers.spec_checks import require_variants
 from handler.budget import RequestLimits
 from handler.description import parse_description, split_runs
 from handler.errors import InferenceError, StartupError
-from handler.http import ANSWER_LIMIT
 from handler.model import Model
 from handler.protocols.tf_serving import _parse_request
 from handler.request import count_items, make_feeds, split_request
@@ -189,7 +188,7 @@ def test_nothing_is_filled_up_that_runs_in_parts(count: int, batches: tuple[int,
 def test_a_request_is_cut_and_padded_to_batches(library: Path) -> None:
     model = Model(str(library))
     x = np.random.default_rng(0).standard_normal((23, 4)).astype(np.float32)
-    request = _parse_request({"x": x.tolist()}, model.description, RequestLimits(), ANSWER_LIMIT)
+    request = _parse_request({"x": x.tolist()}, model.description, RequestLimits())
     cut = list(split_request(request, model.description))
     assert [count_items(part, model.description) for part in cut] == [16, 4, 3]
     given = [make_feeds(part.inputs, model.description) for part in cut]

@@ -6,6 +6,7 @@ import os
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from builder.base.cache import compute_digest
 from builder.base.errors import UsageError
@@ -80,6 +81,13 @@ def _resolve_for_kind(ws: Workspace, kind: Precision) -> ResolvedOptions:
     return calibrate_model(ws.for_spec(replace(apply_precision(ws.spec, kind), weights=Weights(kind.weights))))
 
 
+class _ClockedLibrary(NamedTuple):
+    """A library with a clock between the steps of ``program``."""
+
+    library: Path
+    program: Program
+
+
 def time_beside_float32(ws: Workspace, compiled: CompiledVariant, one: Candidate) -> Timing:
     """Time ``one`` against float32, on the first golden input: the sum of each step's fastest time, of both.
 
@@ -90,12 +98,12 @@ def time_beside_float32(ws: Workspace, compiled: CompiledVariant, one: Candidate
     with ws.progress.show_stage("time", f"{one.kind} beside float32, in turns") as outcome:
         float32 = _build_clocked(ws, compiled, _resolve_for_kind(ws, FLOAT32), FLOAT32)
         candidate = _build_clocked(ws, compiled, one.settled, one.kind)
-        isas = step_probes.host_isas(candidate[0])
+        isas = step_probes.host_isas(candidate.library)
         threads = [count for count in MARGINS if count <= len(os.sched_getaffinity(0))]
         libraries: dict[str, step_probes.ProfiledLibrary] = {}
         with ExitStack() as stack:
 
-            def turn(name: str, clocked: tuple[Path, Program], isa: str, count: int) -> None:
+            def turn(name: str, clocked: _ClockedLibrary, isa: str, count: int) -> None:
                 opened = step_probes.ProfiledLibrary(*clocked, compiled.graph, count, isa)
                 libraries[f"{name} {isa} {count}"] = stack.enter_context(closing(opened))
 
@@ -114,15 +122,15 @@ def time_beside_float32(ws: Workspace, compiled: CompiledVariant, one: Candidate
             for count in threads
             for isa in isas
         ),
-        GeneratedSources.load(candidate[0].parent).isa[len(isas) :],
+        GeneratedSources.load(candidate.library.parent).isa[len(isas) :],
     )
 
 
 def _build_clocked(
     ws: Workspace, compiled: CompiledVariant, settled: ResolvedOptions, kind: Precision
-) -> tuple[Path, Program]:
-    """Build a library with a clock between the steps of its program; return both."""
+) -> _ClockedLibrary:
     attempt = list_attempts(settled.spec)[0]
     program = lower_variant(ws, compiled, settled, attempt).program
     folder, key = ws.build / f"timed-{kind.folder}", compute_digest(*compiled.inputs, settled.key, attempt.name)
-    return step_probes.build_timed_library(program, settled.spec, compiled.kernels, folder, ws.cache, key), program
+    library = step_probes.build_timed_library(program, settled.spec, compiled.kernels, folder, ws.cache, key)
+    return _ClockedLibrary(library, program)

@@ -56,11 +56,9 @@ class Tuning:
         """Explain in one line which part a model with these geometries can't use; empty if it can use all."""
         if not self.current:
             return "was measured with other kernels than today's; the static rule decides"
-        unknown = sorted(set(self.layers) - set(geometries))
-        if not unknown:
-            return ""
-        more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-        return f"tells of layers that the model does not have ({unknown[0]}{more}); they are ignored"
+        first, *others = sorted(set(self.layers) - set(geometries)) or [""]
+        more = f" and {len(others)} more" if others else ""
+        return f"tells of layers that the model does not have ({first}{more}); they are ignored" if first else ""
 
     def to_json(self) -> str:
         """Return the JSON with one line for each layer."""

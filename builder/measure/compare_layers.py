@@ -32,9 +32,8 @@ from builder.pipeline.workspace import Workspace
 from builder.verify.agreement import allowed_sensitivity, make_jsonable, measure_errors, used_share
 from builder.verify.expected_answers import FLIPPED_SHARE
 from builder.verify.golden import GoldenFile
-from builder.verify.input_rounding import read_graph
-from builder.verify.intermediate_values import compute_inner_values
 from builder.verify.quantise.rounded_reference import make_rounded_path, round_reference
+from builder.verify.reference_graph import compute_inner_values, read_graph
 from builder.verify.sensitivity import measure_sensitivity, nudge_calls, nudge_constants
 from builder.verify.step_probes import build_observable, observe_steps
 from builder.verify.target_runner import HERE, prepare_machine
@@ -194,7 +193,7 @@ def _write_tensorflow_values(graph: FrozenGraph, ops: list[str], restored: Path 
         feeds = {name: file[name] for name in file.files}
 
     def reference() -> Any:
-        return round_reference(graph, restored) if restored else graph.read_reference()
+        return round_reference(graph, restored)[0] if restored else graph.read_reference()
 
     theirs = compute_inner_values(graph, reference(), feeds, ops)
     calls = nudge_calls({"": feeds}, read_graph(graph, graph.read_reference()).feeds)

@@ -11,7 +11,6 @@ import platform
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from builder.base.errors import EnvironmentSetupError
@@ -44,26 +43,20 @@ a, b, c = (np.ones((n, n), np.float32) for _ in range(3))
 flops = 2 * n**3 / best(lambda: np.matmul(a, b, out=c), 300)
 source, target = np.ones(32 << 20, np.float32), np.ones(32 << 20, np.float32)
 bandwidth = 2 * source.nbytes / best(lambda: np.copyto(target, source), 20)
-print(json.dumps([flops / 1e9, bandwidth / 1e9]))
+print(json.dumps({"gflops": flops / 1e9, "bandwidth": bandwidth / 1e9}))
 """
 
 
-@dataclass(frozen=True)
-class Peak:
-    """``gflops``: of OpenBLAS's product of two 512 x 512 matrices of float32, 10^9 operations per second.
+def measure_peak() -> dict[str, float]:
+    """Return the fastest of several rounds, on one thread. Takes about 2 s. Raises EnvironmentSetupError.
 
-    ``bandwidth``: of copying 128 MiB, read and written bytes together, 10^9 bytes per second.
+    ``gflops``: of OpenBLAS's product of two 512 x 512 matrices of float32, 10^9 operations per second. ``bandwidth``:
+    of copying 128 MiB, read and written bytes together, 10^9 bytes per second.
     """
-
-    gflops: float
-    bandwidth: float
-
-
-def measure_peak() -> Peak:
-    """Return the fastest of several rounds, on one thread. Takes about 2 s. Raises EnvironmentSetupError."""
     single_thread = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     command = [sys.executable, "-c", _PROGRAM]  # a process of its own: BLAS counts its threads when it is loaded
     process = subprocess.run(command, env=os.environ | single_thread, capture_output=True, text=True, check=False)
     if process.returncode:
         raise EnvironmentSetupError(f"this machine's peak cannot be measured:\n{process.stderr.strip()[-500:]}")
-    return Peak(*json.loads(process.stdout))
+    peak: dict[str, float] = json.loads(process.stdout)
+    return peak

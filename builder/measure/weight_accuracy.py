@@ -20,6 +20,8 @@ from builder.pipeline.workspace import Workspace
 from builder.verify.quantise.answer_accuracy import Accuracy, OutputAccuracy, answer_with_library, compare_answers
 from builder.verify.quantise.precision import KINDS, Precision
 
+_FILE = "accuracy.json"
+
 
 @dataclass(frozen=True)
 class TypeReport:
@@ -69,21 +71,17 @@ def measure_accuracy(ws: Workspace, *, images: Sequence[Path] = ()) -> AccuracyR
         size, sizes = candidate.library.stat().st_size, candidate.lowering.sizes
         reports.append(TypeReport(kind.weights, kind.activations, size, sizes.bytes, sizes.compressed_share, compared))
     report = AccuracyReport(spec.name, {inputs.source: inputs.items for inputs in sets}, tuple(reports))
-    write_file(_accuracy_path(ws), json.dumps({"graph": file_digest(graph.graph_path), **asdict(report)}, indent=1))
+    write_file(ws.build / _FILE, json.dumps({"graph": file_digest(graph.graph_path), **asdict(report)}, indent=1))
     return report
 
 
 def read_last_accuracy(ws: Workspace, graph: FrozenGraph) -> dict[str, Any] | None:
     """Return the last result of ``measure_accuracy`` for ``graph``, as JSON has it; None where there is none."""
     try:
-        record: dict[str, Any] = json.loads(_accuracy_path(ws).read_text(encoding="utf-8"))
+        record: dict[str, Any] = json.loads((ws.build / _FILE).read_text(encoding="utf-8"))
         return record if record["graph"] == file_digest(graph.graph_path) else None
     except (OSError, ValueError, KeyError):
         return None
-
-
-def _accuracy_path(ws: Workspace) -> Path:
-    return ws.build / "accuracy.json"
 
 
 def format_accuracy(report: AccuracyReport) -> str:

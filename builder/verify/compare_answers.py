@@ -62,13 +62,13 @@ def verify_library(
 def judge_answers(
     library: str,
     expected: ExpectedAnswers,
-    found: Examination,
+    examination: Examination,
     machine: Machine = HERE,
     variant: Variant | None = None,
 ) -> Verification:
-    """Judge ``found``, the result of running ``library``, a file's name, on (some of) the cases."""
-    cases = tuple(found.answers)
-    rows, same = _compare_outputs(expected, found.answers)
+    """Judge ``examination``, the result of running ``library``, a file's name, on (some of) the cases."""
+    cases = tuple(examination.answers)
+    rows, same = _compare_outputs(expected, examination.answers)
     warnings = [*expected.warnings]
     warnings += [f"golden input {case} decides nothing: {why}" for case, why in expected.golden.undecided.items()]
     warnings += _list_warnings(rows, cases)
@@ -77,8 +77,8 @@ def judge_answers(
         warnings.append(f"only {len(cases)} of {len(expected.cases)} golden inputs were run: {machine.name} is slow")
     if expected.rounding and expected.rounding.warning:
         warnings.append(expected.rounding.warning)
-    described = _list_description_failures(found.description, expected.feeds, expected.fetches, variant)
-    failures = (*described, *found.failures)
+    described = _list_description_failures(examination.description, expected.feeds, expected.fetches, variant)
+    failures = (*described, *examination.failures)
     return Verification(library, cases, rows, failures, tuple(warnings), machine.name, same_weights=same)
 
 

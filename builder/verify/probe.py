@@ -270,11 +270,7 @@ def run_examination(request: dict[str, Any], golden: GoldenFile) -> dict[str, An
     with Path(request["answers"]).open("wb") as file:
         for data in itertools.chain.from_iterable(answers.values()):
             file.write(data.tobytes())
-    return {
-        "describe": library.get_description(),
-        "failures": list(dict.fromkeys(failures)),
-        "cases": list(answers),
-    }
+    return {"describe": library.get_description(), "failures": list(dict.fromkeys(failures)), "cases": list(answers)}
 
 
 def _keeps_state(

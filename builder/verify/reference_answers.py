@@ -39,9 +39,15 @@ from builder.importers.variables_state import assign_variables, read_variables
 from builder.verify.agreement import measure_errors
 from builder.verify.expected_answers import ROUNDING_SHARE, ExpectedOutput, list_outputs
 from builder.verify.golden import GoldenCase, GoldenFile
-from builder.verify.graph_variants import UNSTABLE, break_ties, convert_to_float64
-from builder.verify.input_rounding import WHOLE, Reading, read_graph
-from builder.verify.intermediate_values import find_unlike_ops
+from builder.verify.reference_graph import (
+    UNSTABLE,
+    WHOLE,
+    Reading,
+    break_ties,
+    convert_to_float64,
+    find_unlike_ops,
+    read_graph,
+)
 from builder.verify.sensitivity import (
     ENOUGH,
     FLOATS,

@@ -20,7 +20,7 @@ from builder.base.tf import tf
 from builder.config import Tolerance
 from builder.verify.agreement import MOST_SENSITIVE, allowed_sensitivity, measure_errors
 from builder.verify.expected_answers import ExpectedOutput
-from builder.verify.input_rounding import HALVES, WHOLE, read_types
+from builder.verify.reference_graph import HALVES, WHOLE, read_types
 
 FLOATS = ("float16", "float32", "float64")
 _MOVABLE = (*FLOATS, "bfloat16")

@@ -16,7 +16,7 @@ os.environ.update(ENVIRONMENT)  # before Keras loads TensorFlow
 
 import tensorflow as tf
 
-from builder.verify.intermediate_values import UNLIKE, read_type
+from builder.verify.reference_graph import UNLIKE, read_type
 from tests.conformance import applications, keras2, layers, results, special, special_ops
 from tests.conformance.case import Case
 from tests.conformance.cases import DAYS, GROUPS, sample

@@ -19,8 +19,8 @@ PARTS = Path(__file__).parent
 
 def format_document(title: str, body: str, *, data: object = None, scripts: Sequence[str] = ()) -> str:
     """Return the page of the markup ``body``; ``data``: JSON for the scripts; ``scripts``: names of files in PARTS."""
-    style = read_page_part("page.css")
-    script = "\n".join(read_page_part(name) for name in scripts)
+    style = _read_page_part("page.css")
+    script = "\n".join(_read_page_part(name) for name in scripts)
     policy = f"default-src 'none'; base-uri 'none'; form-action 'none'; style-src {_hash_source(style)}"
     policy += f"; script-src {_hash_source(script)}" if script else ""
     lines = [
@@ -44,7 +44,7 @@ def format_document(title: str, body: str, *, data: object = None, scripts: Sequ
     return "\n".join([*lines, "</body>", "</html>", ""])
 
 
-def read_page_part(name: str) -> str:
+def _read_page_part(name: str) -> str:
     """Return the text of a file in PARTS."""
     return (PARTS / name).read_text(encoding="utf-8")
 
@@ -66,7 +66,7 @@ def report_page(data: Mapping[str, Any]) -> str:
     """Return the page's HTML for ``data``, which ``gather_report`` returns."""
     title = f"{data['model']['name']} {data['model']['version']}"
     return format_document(
-        title, read_page_part("report.html").replace("@TITLE@", escape_html(title)), data=data, scripts=SCRIPTS
+        title, _read_page_part("report.html").replace("@TITLE@", escape_html(title)), data=data, scripts=SCRIPTS
     )
 
 

@@ -60,7 +60,7 @@ def gather_report(ws: Workspace, *, seconds: float = 3.0, starts: int = 3, named
         "unzipped": bundle.sizes.unzipped,
         "sizes": _make_size_tree(bundle, manifest, kernels, dependencies_folder(ws.project, ws.target)),
         "program": _describe_program(study, flow),
-        "peak": asdict(peak),
+        "peak": peak,
         "memory": {
             "arena": program.arena_size,
             "steps": len(program.steps),

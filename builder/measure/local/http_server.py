@@ -48,8 +48,6 @@ REASON = 500
 MOST_CALLERS = 32
 """Largest number of connections at once, each of which has a thread."""
 
-BAD_GATEWAY = {"statusCode": 502, "body": '{"message": "the function failed; see its log"}'}
-
 
 def make_url_event(method: str, target: str, headers: Message, body: bytes, request_id: str) -> dict[str, Any]:
     """Make the event of a Function URL (payload format 2.0) for one request. ``target``: path and query, as sent."""
@@ -100,7 +98,7 @@ def _encode_body(media: str, body: bytes) -> dict[str, Any]:
 def parse_response(answer: Any) -> tuple[int, dict[str, str], bytes]:
     """Return status, headers and body of the function's answer; 502 for an invalid one, as AWS gives it."""
     if not isinstance(answer, dict) or not isinstance(answer.get("statusCode"), int):
-        answer = BAD_GATEWAY
+        answer = {"statusCode": 502, "body": '{"message": "the function failed; see its log"}'}
     body = str(answer.get("body") or "").encode()
     try:
         body = base64.b64decode(body, validate=True) if answer.get("isBase64Encoded") else body

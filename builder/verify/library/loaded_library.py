@@ -230,6 +230,7 @@ class BoundCall:
         self._arguments = (model, _make_ports(ins), len(ins), _make_ports(outs), len(outs))
 
     def __call__(self) -> None:
+        """Run once."""
         status = self._library.so.cf_run(*self._arguments)
         if status != CF_OK:
             raise VerifyError(f"the library failed on an input: {self._library.read_error(self._model)}")

@@ -52,7 +52,7 @@ def save_rounded(path: Path, constants: Mapping[str, Array], inputs: Iterable[Ro
 
 def make_rounded_answers(graph: FrozenGraph, restored: Path, folder: Path) -> None:
     """Answer the golden feeds of ``graph`` with the rounding in the file ``restored``, for ``load_rounding``."""
-    definition, missing, rounds = _round_definition(graph, restored)
+    definition, missing, rounds = round_reference(graph, restored)
     (folder / _MISSING).write_text(json.dumps({"missing": missing, "inputs": rounds}))
     if missing:
         return
@@ -63,13 +63,11 @@ def make_rounded_answers(graph: FrozenGraph, restored: Path, folder: Path) -> No
     GoldenFile.write(folder / _GOLDEN, cases)
 
 
-def round_reference(graph: FrozenGraph, restored: Path) -> Any:
-    """Return the reference of ``graph`` with the rounding in the file ``restored``, as far as it applies."""
-    return _round_definition(graph, restored)[0]
+def round_reference(graph: FrozenGraph, restored: Path) -> tuple[Any, list[str], bool]:
+    """Round the reference of ``graph`` as the file ``restored`` has it, as far as that applies.
 
-
-def _round_definition(graph: FrozenGraph, restored: Path) -> tuple[Any, list[str], bool]:
-    """Return the GraphDef, the constants missing from it, and whether layers round their inputs."""
+    Return the GraphDef, the constants missing from it, and whether layers round their inputs.
+    """
     definition = graph.read_reference()
     with np.load(restored, allow_pickle=False) as file:
         arrays = {key: file[key] for key in file.files}

@@ -87,56 +87,43 @@ def schedule_tasks(
     ``product_wanted``: whether a layer needs its input itself, even where it is a product with factors of channels.
     """
     cores = find_cores(dag)
-    rank = rank_values(dag, cores)
-    candidates = _Candidates(cores, find_pools(dag), find_norms(dag))
-    findings = _Findings()
-    while True:
+    rank, pools, norms = rank_values(dag, cores), find_pools(dag), find_norms(dag)
+    findings, before = _Findings(), -1
+    while findings.count_findings() > before:
         before = findings.count_findings()
-        attempt = _ScheduleAttempt(dag, candidates, rank, thunks, findings, product_wanted)
+        attempt = _ScheduleAttempt(dag, thunks, findings)
+        attempt.add_matches([*pools, *norms, *find_attentions(dag, findings.unstored)])
+        attempt.add_layers(cores, rank, product_wanted)
         tasks = attempt.demand_all()
-        if findings.count_findings() == before:
-            break
     return Schedule(tuple(_order_tasks(tasks, thunks, dag)), findings.rejected, tuple(cores))
 
 
-@dataclass(frozen=True)
-class _Candidates:
-    cores: list[Core]
-    pools: list[Pool]
-    norms: list[Norm]
-
-
 class _ScheduleAttempt:
-    def __init__(
-        self,
-        dag: Dag,
-        candidates: _Candidates,
-        rank: dict[Value, int],
-        thunks: list[Thunk],
-        findings: _Findings,
-        product_wanted: Callable[[Core], bool],
-    ) -> None:
+    def __init__(self, dag: Dag, thunks: list[Thunk], findings: _Findings) -> None:
         self.dag, self.findings = dag, findings
         self.makers: dict[Value, Task] = {}
         self.inside: dict[Value, tuple[Layer | Pool | Norm | Attention, Value | None]] = {}
         for thunk in thunks:
             for output in list_outputs(thunk):
                 self.makers.setdefault(output, thunk)
-        for pool in candidates.pools:
-            chosen = restore_padding(pool) if pool.value in findings.unpadded else pool
-            if pool.value not in findings.rejected:
-                self._add_task(chosen, dict.fromkeys(chosen.inside))
-        others: list[Norm | Attention] = [*candidates.norms, *find_attentions(dag, findings.unstored)]
-        for other in others:
-            if other.value not in findings.rejected:
-                self._add_task(other, dict.fromkeys(other.inside))
-        limits = FusionLimits(findings.stops, findings.no_second)
-        for core in candidates.cores:
-            if core.value not in findings.rejected:
-                chosen_core = core if core.value in findings.unpadded else absorb_padding(core)
-                if core.value not in findings.unscaled and not product_wanted(core):
-                    chosen_core = absorb_factor(chosen_core, dag)
-                layer = match_layer(chosen_core, dag, rank, limits)
+
+    def add_matches(self, tasks: Sequence[Pool | Norm | Attention]) -> None:
+        """Add the matched tasks besides layers that earlier attempts did not rule out."""
+        for task in tasks:
+            if task.value not in self.findings.rejected:
+                if isinstance(task, Pool) and task.value in self.findings.unpadded:
+                    task = restore_padding(task)
+                self._add_task(task, dict.fromkeys(task.inside))
+
+    def add_layers(self, cores: list[Core], rank: dict[Value, int], product_wanted: Callable[[Core], bool]) -> None:
+        """Add the layers that end before the values at which earlier attempts failed."""
+        limits = FusionLimits(self.findings.stops, self.findings.no_second)
+        for core in cores:
+            if core.value not in self.findings.rejected:
+                chosen = core if core.value in self.findings.unpadded else absorb_padding(core)
+                if core.value not in self.findings.unscaled and not product_wanted(core):
+                    chosen = absorb_factor(chosen, self.dag)
+                layer = match_layer(chosen, self.dag, rank, limits)
                 self._add_task(layer, layer.inside)
 
     def _add_task(self, task: Layer | Pool | Norm | Attention, inside: dict[Value, Value] | dict[Value, None]) -> None:

@@ -8,6 +8,7 @@ and written once more.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from builder.compiler.lower.geometry import THIN_CHANNELS
@@ -45,7 +46,7 @@ def absorb_padding(core: Core) -> Core:
     return replace(
         core,
         input=source,
-        in_image=get_image_shape(source.dims)[:3],
+        in_size=get_image_shape(source.dims)[1:3],
         padding=(core.padding[0] + border[0], core.padding[1] + border[1]),
         absorbed=core.input,
     )
@@ -83,12 +84,11 @@ def _match_factor(value: Value) -> tuple[Value, Value] | None:
 
 def _is_worthwhile(core: Core) -> bool:
     """Return whether multiplying the weights, once for each task, is less work than multiplying the image."""
-    batch, height, width = core.out_image
-    pixels = height * width
-    if batch != 1 or core.kernel_size != (1, 1) or core.stride != (1, 1) or core.groups != 1:
+    shape, pixels = core.geometry, math.prod(core.geometry.out_size)
+    if shape.batch != 1 or shape.kernel_size != (1, 1) or shape.stride != (1, 1) or shape.groups != 1:
         return False
-    tasks = -(-pixels // min(TILED_PIXELS[1], BLOCK_BYTES // (4 * core.in_channels) or 1))
-    return pixels > GEMV_PIXELS and core.out_channels > THIN_CHANNELS and core.out_channels * tasks <= 2 * pixels
+    tasks = -(-pixels // min(TILED_PIXELS[1], BLOCK_BYTES // (4 * shape.in_channels) or 1))
+    return pixels > GEMV_PIXELS and shape.out_channels > THIN_CHANNELS and shape.out_channels * tasks <= 2 * pixels
 
 
 def _is_only_reader(product: Value, core: Core, dag: Dag) -> bool:

@@ -100,18 +100,24 @@ class _ProgramBuilder(Allocator):
             second = self._place_output(layer.second.value.base, get_written_image(layer))
         touched = [p for p in (source, residual, output, second, rounded) if p is not None]
         factor_place = self.values[core.factor.base] if core.factor is not None else None
-        flat = core.kernel_size == core.stride == (1, 1) and all(p.layout.halo == NO_HALO for p in touched)
+        flat = core.geometry.kernel_size == core.geometry.stride == (1, 1) and all(
+            p.layout.halo == NO_HALO for p in touched
+        )
         if flat and cascade is None:
             core = flatten_pixels(layer).core
         del self.plan.weights[core.value]
         algorithm = self.plan.choose_algorithm(core, stored, quantisation)
-        gapless = all(p.layout.pixel == core.out_channels for p in (residual, output, second, rounded) if p is not None)
+        stored_images = (p for p in (residual, output, second, rounded) if p is not None)
+        gapless = all(p.layout.pixel == core.geometry.out_channels for p in stored_images)
         joined = choose_joined_pixels(core.geometry) if algorithm == "integer" and gapless else 1
-        computed, numbers = join_pixels(core.geometry, joined), join_weights(stored.numbers, joined, core.stride[1])
+        computed, numbers = (
+            join_pixels(core.geometry, joined),
+            join_weights(stored.numbers, joined, core.geometry.stride[1]),
+        )
         scratch = self._reserve_scratch(computed, algorithm, cascade.count_rows(number) if cascade else None)
-        packed = pack_layer(numbers, algorithm, groups=core.groups, kind=stored.type)
+        packed = pack_layer(numbers, algorithm, groups=core.geometry.groups, kind=stored.type)
         weights = self.store.add_layer(
-            core.name, stored, packed, quantisation, groups=core.groups, joined=joined, numbers=numbers
+            core.name, stored, packed, quantisation, groups=core.geometry.groups, joined=joined, numbers=numbers
         )
         epilogue = self._make_epilogue(layer, joined, residual, second)
         step = LayerStep(
@@ -121,13 +127,13 @@ class _ProgramBuilder(Allocator):
             output=output.make_view() if output else None,
             epilogue=epilogue,
             geometry=core.geometry,
-            in_size=core.in_image[1:],
+            in_size=core.in_size,
             padding=core.padding,
             halo=output.layout.halo if output else NO_HALO,
             second_halo=second.layout.halo if second else NO_HALO,
             scratch=scratch.buffer if scratch else None,
             input_rounded=as_bytes is not None,
-            factor=replace(factor_place.buffer, size=4 * core.in_channels) if factor_place else None,
+            factor=replace(factor_place.buffer, size=4 * core.geometry.in_channels) if factor_place else None,
             rounded=RoundedImage(rounded.make_view(), rounded.layout.halo, edge.by) if edge and rounded else None,
             joined=joined,
             **weights,

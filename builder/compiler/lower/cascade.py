@@ -153,7 +153,7 @@ def _divide_run(first: int, run: Sequence[Layer], leaves: Callable[[Layer], Laye
 
 def _estimate_memory_cost(layer: Layer, leaves: Callable[[Layer], LayerOutput]) -> float:
     """Estimate the nanoseconds it costs to keep the output of ``layer`` in memory as a whole."""
-    batch, numbers = layer.core.out_image[0], math.prod(get_written_image(layer)[1:])
+    batch, numbers = layer.core.geometry.batch, math.prod(get_written_image(layer)[1:])
     if 4 * numbers < LEAST_BYTES:
         return 0.0
     size = leaves(layer).item * numbers

@@ -94,11 +94,11 @@ def match_layer(core: Core, dag: Dag, rank: dict[Value, int], limits: FusionLimi
     """
     # A value that is stored anyway ends the chain; the reason why it is stored does not matter.
     stored = {output.base for output in dag.outputs} | limits.stops
-    chain = _FusionChain(core, dag, stored, Affine.make_identity(core.out_channels), core.value)
+    chain = _FusionChain(core, dag, stored, Affine.make_identity(core.geometry.out_channels), core.value)
     while _extend_chain(chain, rank):
         pass
     end = chain.current
-    second = None if end.base in limits.no_second else _match_second(end, dag, core.out_channels, stored)
+    second = None if end.base in limits.no_second else _match_second(end, dag, core.geometry.out_channels, stored)
     matched = (*chain.matched, *(["second output"] if second else []))
     return Layer(
         core,
@@ -114,7 +114,7 @@ def match_layer(core: Core, dag: Dag, rank: dict[Value, int], limits: FusionLimi
 
 def _extend_chain(chain: _FusionChain, rank: dict[Value, int]) -> bool:
     current, users = chain.current, chain.dag.users[chain.current]
-    if len(users) == 1 and _has_same_pixels(users[0], current, chain.core.out_channels):
+    if len(users) == 1 and _has_same_pixels(users[0], current, chain.core.geometry.out_channels):
         chain.current = users[0]  # it is the same bytes, so there is nothing to stop at
         return True
     if current.base in chain.stops or any(u.dtype != "float32" and u.op != "compare" for u in users):
@@ -190,7 +190,7 @@ def _match_residual(chain: _FusionChain, user: Value, rank: dict[Value, int]) ->
         return chain.affine.add_residual(other, 1.0)
     if first:
         return chain.affine.add_residual(other, -1.0)
-    return chain.affine.multiply_by(-np.ones(chain.core.out_channels)).add_residual(other, 1.0)
+    return chain.affine.multiply_by(-np.ones(chain.core.geometry.out_channels)).add_residual(other, 1.0)
 
 
 def _match_activation(start: Value, dag: Dag, stops: AbstractSet[Value]) -> tuple[Value, Activation, set[Value]] | None:

@@ -13,26 +13,20 @@ from builder.compiler.lower.hlo import Dag, Value
 from builder.compiler.lower.packing import MAX_TAPS
 from builder.compiler.lower.strided import Strided, find_strided_view
 
-ImageShape = tuple[int, int, int]
-"""Batch, height and width."""
-
 
 @dataclass(frozen=True)
 class Core:
-    """A convolution or product: ``value`` is its sums, NHWC or [..., channels]."""
+    """A convolution or product: ``value`` is its sums, NHWC or [..., channels].
+
+    ``in_size``: the rows and columns of ``input``, to which ``padding`` (at the top and left) is not added.
+    """
 
     value: Value
     input: Value
     weights: Value
-    in_image: ImageShape
-    out_image: ImageShape
-    in_channels: int
-    out_channels: int
-    kernel_size: tuple[int, int] = (1, 1)
-    stride: tuple[int, int] = (1, 1)
-    dilation: tuple[int, int] = (1, 1)
+    geometry: Geometry
+    in_size: tuple[int, int]
     padding: tuple[int, int] = (0, 0)
-    groups: int = 1
     swapped: bool = False
     """XLA made the weights the convolution's first operand, as it does if the kernel is larger than the image."""
     transposed: bool = False
@@ -52,25 +46,10 @@ class Core:
         """Pixels of padding (top, left, bottom, right) that the kernel reads around its input."""
 
         def after(axis: int) -> int:
-            last = self.geometry.compute_span(axis, self.out_image[1 + axis])
-            return max(0, last - self.in_image[1 + axis] - self.padding[axis])
+            last = self.geometry.compute_span(axis, self.geometry.out_size[axis])
+            return max(0, last - self.in_size[axis] - self.padding[axis])
 
         return (*self.padding, after(0), after(1))
-
-    @property
-    def geometry(self) -> Geometry:
-        """Sizes alone, without the padding and the place of the input."""
-        batch, height, width = self.out_image
-        return Geometry(
-            batch,
-            self.in_channels,
-            (height, width),
-            self.out_channels,
-            self.kernel_size,
-            self.stride,
-            dilation=self.dilation,
-            groups=self.groups,
-        )
 
     def arrange_kernel(self) -> NDArray[np.float32]:
         """Return the weights as [height, width, in channels / groups, out channels]."""
@@ -170,21 +149,20 @@ def _match_convolution(value: Value) -> Core | None:
     if kernel_size[0] * kernel_size[1] > MAX_TAPS:
         return None
     batch, height, width, channels = get_image_shape(value.operands[0].dims)
-    out = get_image_shape(value.dims)
-    return Core(
-        value,
-        value.operands[0],
-        value.operands[1],
-        in_image=(batch, height, width),
-        out_image=out[:3],
-        in_channels=channels,
-        out_channels=out[3],
-        kernel_size=kernel_size,
+    *_, rows, columns, outputs = get_image_shape(value.dims)
+    geometry = Geometry(
+        batch,
+        channels,
+        (rows, columns),
+        outputs,
+        kernel_size,
         stride=pair([max(1, w.stride) for w in windows], 1),
         dilation=pair([max(1, w.window_dilation) for w in windows], 1),
-        padding=pair([w.padding_low for w in windows], 0),
         groups=max(1, instruction.feature_group_count),
     )
+    padding = pair([w.padding_low for w in windows], 0)
+    data, weights = value.operands
+    return Core(value, data, weights, geometry, (height, width), padding)
 
 
 def _match_swapped(value: Value) -> Core | None:
@@ -215,20 +193,10 @@ def _match_swapped(value: Value) -> Core | None:
     left = width - windows[1].size + windows[1].padding_low
     if min(top, left) < 0 or height * width > MAX_TAPS:
         return None
-    batch, rows, columns, channels = get_image_shape(data.dims)
-    out = get_image_shape(value.dims)
-    return Core(
-        value,
-        data,
-        weights,
-        (batch, rows, columns),
-        out[:3],
-        channels,
-        out_channels=out[3],
-        kernel_size=(height, width),
-        padding=(top, left),
-        swapped=True,
-    )
+    batch, *in_size, channels = get_image_shape(data.dims)
+    *_, rows, columns, outputs = get_image_shape(value.dims)
+    geometry = Geometry(batch, channels, (rows, columns), outputs, (height, width))
+    return Core(value, data, weights, geometry, (in_size[0], in_size[1]), padding=(top, left), swapped=True)
 
 
 def _match_dense(value: Value) -> Core | None:
@@ -248,8 +216,10 @@ def _match_dense(value: Value) -> Core | None:
     channels, outputs = data.dims[-1], value.dims[-1]
     # The pixels are those of the producer, so that a product can read an image with a halo.
     source = data.base
-    rows = get_image_shape(source.dims if source.row_major and source.dims[-1:] == (channels,) else data.dims)[:3]
-    return Core(value, data, weights, rows, rows, channels, out_channels=outputs, transposed=transposed)
+    same = source.row_major and source.dims[-1:] == (channels,)
+    batch, height, width, _ = get_image_shape(source.dims if same else data.dims)
+    size = (height, width)
+    return Core(value, data, weights, Geometry(batch, channels, size, outputs), size, transposed=transposed)
 
 
 def _find_matrix(operand: Value, batches: list[int], inner: int) -> tuple[Value, bool] | None:

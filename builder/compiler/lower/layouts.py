@@ -92,9 +92,10 @@ def list_read_images(task: Layer | Pool | Norm) -> list[tuple[Value, tuple[int, 
     if isinstance(task, Norm):
         return [(task.input, _get_rows_image(task.input, task.channels), NO_HALO)]
     core = task.core
-    images = [(core.input, (*core.in_image, core.in_channels), core.input_halo)]
+    shape = core.geometry
+    images = [(core.input, (shape.batch, *core.in_size, shape.in_channels), core.input_halo)]
     if task.affine.residual is not None:
-        images.append((task.affine.residual, (*core.out_image, core.out_channels), NO_HALO))
+        images.append((task.affine.residual, shape.out_shape, NO_HALO))
     return images
 
 
@@ -104,7 +105,7 @@ def get_written_image(task: Layer | Pool | Norm) -> tuple[int, int, int, int]:
         return (*task.out_image, task.channels)
     if isinstance(task, Norm):
         return _get_rows_image(task.input, task.channels)
-    return (*task.core.out_image, task.core.out_channels)
+    return task.core.geometry.out_shape
 
 
 def _get_rows_image(value: Value, channels: int) -> tuple[int, int, int, int]:
@@ -171,10 +172,9 @@ def merge_halos(a: Sides, b: Sides) -> Sides:
 
 def flatten_pixels(layer: Layer) -> Layer:
     """Return a 1x1 layer over dense images as one over a single row of all their pixels."""
-    core = layer.core
-    batch, height, width = core.out_image
-    row = (1, 1, batch * height * width)
-    return replace(layer, core=replace(core, in_image=row, out_image=row))
+    shape = layer.core.geometry
+    row = (1, shape.batch * shape.out_size[0] * shape.out_size[1])
+    return replace(layer, core=replace(layer.core, geometry=replace(shape, batch=1, out_size=row), in_size=row))
 
 
 @dataclass(frozen=True)

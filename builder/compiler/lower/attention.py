@@ -11,7 +11,7 @@ from builder.compiler.lower.layers import get_op_name
 from builder.compiler.lower.masks import MatchedMask, find_mask
 from builder.compiler.lower.reductions import match_softmax
 from builder.compiler.lower.steps.attention_step import AttentionStep, MatrixRows
-from builder.compiler.lower.steps.base import Buffer
+from builder.compiler.lower.steps.base import UNPLACED
 from builder.compiler.lower.strided import (
     Part,
     Parts,
@@ -72,7 +72,7 @@ class _Matrix:
 
     def place_rows(self, strides: Outer) -> MatrixRows:
         """Return the rows in a buffer that has no place yet; ``strides``: from matrix to matrix."""
-        return MatrixRows(Buffer("arena", 0, 4 * self.base.elements), self.first, strides, self.row)
+        return MatrixRows(UNPLACED, self.first, strides, self.row)
 
 
 def find_attentions(dag: Dag, unstored: AbstractSet[Value] = frozenset()) -> list[Attention]:

@@ -70,7 +70,9 @@ class TableStore:
 
 def _is_worth_compressing(gathers: Collection[Gather], rules: WeightRules) -> bool:
     """Return whether any of the tables is to be stored in fewer bits."""
-    return any(rules.choose_type(g.name) != "float32" and g.rows * g.width >= LEAST_WEIGHTS for g in gathers)
+    return any(
+        rules.choose_type(s.layer) != "float32" and s.rows * s.width >= LEAST_WEIGHTS for s in (g.step for g in gathers)
+    )
 
 
 def add_gather_steps(result: Any, thunks: list[Thunk], compressor: Compressor) -> list[Thunk]:
@@ -84,7 +86,7 @@ def add_gather_steps(result: Any, thunks: list[Thunk], compressor: Compressor) -
     for thunk in thunks:
         gathers = find_gathers(index, thunk.step)
         if not _is_worth_compressing(gathers, compressor.rules):
-            compressor.names += [gather.name for gather in gathers]
+            compressor.names += [gather.step.layer for gather in gathers]
             changed.append(thunk)
         elif gathers[0].result:
             changed.append(_make_gather(thunk, gathers[0], thunk.writes[0], thunk.outputs[0]))
@@ -141,23 +143,6 @@ def _holds_data(value: Value, data: bytes) -> bool:
     )
 
 
-def _make_gather_step(gather: Gather, name: str, indices: Buffer, table: Buffer, output: Buffer) -> GatherStep:
-    """Return the step that gathers from a table that is still float32."""
-    return GatherStep(
-        name,
-        indices,
-        table,
-        output,
-        rows=gather.rows,
-        width=gather.width,
-        count=gather.count,
-        index=gather.index,
-        wide=gather.wide,
-        negative=gather.negative,
-        layer=gather.name,
-    )
-
-
 def _gather_before(thunk: Thunk, gathers: tuple[Gather, ...], made: dict[tuple[Any, ...], Value]) -> list[Thunk]:
     """Return ``thunk`` over gathered rows, after the steps that gather those that ``made`` does not have."""
     steps = []
@@ -165,9 +150,9 @@ def _gather_before(thunk: Thunk, gathers: tuple[Gather, ...], made: dict[tuple[A
     for gather in gathers:
         table, source = thunk.reads[gather.table], thunk.sources[gather.indices]
         assert isinstance(source, Value)
-        key = (table, source.base, gather.index, gather.wide, gather.negative)
+        key = (table, source.base, gather.step.index, gather.step.wide, gather.step.negative)
         # No buffer of XLA's plan has a negative offset.
-        rows = Buffer("arena", -1 - gather.table, 4 * gather.count * gather.width)
+        rows = Buffer("arena", -1 - gather.table, 4 * gather.step.count * gather.step.width)
         if key not in made:
             made[key] = make_intermediate(f"{thunk.step.name} rows")
             steps.append(_make_gather(thunk, gather, rows, made[key]))
@@ -180,7 +165,7 @@ def _gather_before(thunk: Thunk, gathers: tuple[Gather, ...], made: dict[tuple[A
 def _make_gather(thunk: Thunk, gather: Gather, write: Buffer, output: Value | None) -> Thunk:
     reads = (thunk.reads[gather.indices], thunk.reads[gather.table])
     name = thunk.step.name if gather.result else f"{thunk.step.name} rows"
-    step = _make_gather_step(gather, name, *reads, write)
+    step = replace(gather.step, name=name, indices=reads[0], table=reads[1], output=write)
     sources = (thunk.sources[gather.indices], thunk.sources[gather.table])
     return Thunk(thunk.number, step, reads, (write,), sources, (output,))
 
@@ -225,14 +210,14 @@ class _GatherReplacer:
         """Return the steps that replace ``step``."""
         gathers = self.gathers[id(step)]
         if not isinstance(step, KernelStep) or not _is_worth_compressing(gathers, self.compressor.rules):
-            self.compressor.names += [gather.name for gather in gathers]
+            self.compressor.names += [gather.step.layer for gather in gathers]
             return [step]
         if gathers[0].result:
             return [self._make_gather(step, gathers[0], step.results[0])]
         arguments, row_steps = list(step.arguments), dict[int, GatherStep]()
         end = self.arena
         for gather in gathers:
-            rows = Buffer("arena", end, 4 * gather.count * gather.width)
+            rows = Buffer("arena", end, 4 * gather.step.count * gather.step.width)
             if gather.table not in row_steps:
                 row_steps[gather.table] = self._make_gather(step, gather, rows)
                 arguments[gather.table] = rows
@@ -252,7 +237,7 @@ class _GatherReplacer:
             tables = {gather.table for gather in gathers} if small else set[int]()
             others += [buffer for number, buffer in enumerate(read) if number not in tables]
             for gather in gathers if small else ():
-                types.setdefault(read[gather.table], set()).add(self.compressor.rules.choose_type(gather.name))
+                types.setdefault(read[gather.table], set()).add(self.compressor.rules.choose_type(gather.step.layer))
         data = {table: self.constants[table.offset][: table.size] for table in types}
         return {
             table: len(kinds) == 1 and not any(_holds_table(self.constants, other, data[table]) for other in others)
@@ -262,4 +247,4 @@ class _GatherReplacer:
     def _make_gather(self, kernel: KernelStep, gather: Gather, output: Buffer) -> GatherStep:
         name = kernel.name if gather.result else f"{kernel.name} rows"
         indices, table = kernel.arguments[gather.indices], kernel.arguments[gather.table]
-        return self.tables.compress_table(_make_gather_step(gather, name, indices, table, output))
+        return self.tables.compress_table(replace(gather.step, name=name, indices=indices, table=table, output=output))

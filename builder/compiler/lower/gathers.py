@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from builder.compiler.lower import hlo_proto
 from builder.compiler.lower.hlo_proto import HloIndex
 from builder.compiler.lower.layers import get_op_name
-from builder.compiler.lower.steps.base import Step
+from builder.compiler.lower.steps.base import UNPLACED, Step
+from builder.compiler.lower.steps.gather_step import GatherStep
 from builder.compiler.lower.steps.kernel_step import KernelStep
 from builder.compiler.lower.thunks import InnerLoopStep
 
@@ -36,27 +37,20 @@ _MOST_FLOAT = 1 << 24
 
 @dataclass(frozen=True)
 class Gather:
-    """Rows of argument ``table`` of a kernel, float32 [rows, width], at the ``count`` indices of argument ``indices``.
+    """A gather in a kernel: its ``step``, without a name and over buffers that have no place yet.
 
-    ``name``: the op's name in the model. ``index``: the dtype of ``indices``. They become int32, or int64 if ``wide``;
-    those below 0 count from the table's end if ``negative``. ``result``: the kernel returns only these rows, in this
-    order.
+    ``table`` and ``indices``: the numbers of the kernel's arguments that it reads. ``result``: the kernel returns only
+    these rows, in this order.
     """
 
-    name: str
+    step: GatherStep
     table: int
     indices: int
-    rows: int
-    width: int
-    count: int
-    index: str
-    wide: bool
-    negative: bool
     result: bool = False
 
     def encode_positions(self) -> bytes:
-        """Encode 0, 1, 2 ... as ``index``: the kernel reads them in place of its indices."""
-        numbers: NDArray[Any] = np.arange(self.count).astype(self.index)
+        """Encode 0, 1, 2 ... as indices: the kernel reads them in place of its own."""
+        numbers: NDArray[Any] = np.arange(self.step.count).astype(self.step.index)
         return numbers.tobytes()
 
 
@@ -81,7 +75,7 @@ def _find_whole_gathers(index: HloIndex, instruction: Any, constants: Sequence[b
             gathers += kernel.match_gathers(number, constants)
     tables = {gather.table for gather in gathers}
     used = {gather.table: kernel.find_readers(gather.table) for gather in gathers}
-    ways = {table: [(g.indices, g.wide, g.negative) for g in gathers if g.table == table] for table in tables}
+    ways = {table: [(g.indices, g.step.wide, g.step.negative) for g in gathers if g.table == table] for table in tables}
     # A table that the kernel also reads otherwise stays whole, as do the indices that it shares with another table.
     whole = {table for table in tables if len(used[table]) != len(ways[table]) or len(set(ways[table])) > 1}
     spoilt = {gather.indices for gather in gathers if gather.table in whole}
@@ -150,18 +144,20 @@ class _GatherKernel:
         plain = count == row_count and all(hlo_proto.is_row_major(i.shape) and i.opcode != "transpose" for i in parts)
         result = plain and self._skip_bitcasts(self.root) is table and _has_contiguous_rows(table)
         name = table.metadata.op_name or get_op_name(self.index.get_operands(self.instruction)[place])
-        return Gather(
-            name,
-            place,
-            number,
+        step = GatherStep(
+            "",
+            UNPLACED,
+            UNPLACED,
+            UNPLACED,
             rows=rows,
             width=width,
             count=count,
             index=dtype,
             wide=wide,
             negative=chain.rows is not None,
-            result=result,
+            layer=name,
         )
+        return Gather(step, place, number, result)
 
     def _skip_bitcasts(self, instruction: Any) -> Any:
         """Return the instruction behind a chain of bitcasts."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from builder.compiler.lower.evaluate import evaluate_constant
 from builder.compiler.lower.hlo import Value, find_scalar
 from builder.compiler.lower.steps.attention_step import Mask, MaskKind, MaskType
-from builder.compiler.lower.steps.base import Buffer
+from builder.compiler.lower.steps.base import UNPLACED
 from builder.compiler.lower.strided import VIEWS, Part, Strided, apply_view, regroup_index
 
 _LEFT_OUT = -1e9
@@ -36,7 +36,7 @@ class MatchedMask:
 
     def place_elements(self, strides: tuple[int, int, int]) -> Mask:
         """Return the mask with a buffer that has no place yet; ``strides``: from matrix to matrix."""
-        buffer = None if self.source is None else Buffer("arena", 0, 0)
+        buffer = None if self.source is None else UNPLACED
         return replace(self.mask, buffer=buffer, strides=(*strides, self.query, self.key))
 
 

@@ -20,7 +20,7 @@ from builder.compiler.lower.evaluate import ELEMENTWISE, evaluate_value
 from builder.compiler.lower.hlo import Value, find_sources, read_computation
 from builder.compiler.lower.hlo_proto import HloIndex
 from builder.compiler.lower.loop_products import LoopBody, match_matrix_product, read_number, skip_copies
-from builder.compiler.lower.steps.base import Buffer
+from builder.compiler.lower.steps.base import UNPLACED
 from builder.compiler.lower.steps.recurrent_step import RecurrentStep
 
 _FEWEST = 4
@@ -125,22 +125,21 @@ class _RecurrentBody(LoopBody):
         biases = self._find_biases(of_input, of_state, hidden, cell, (batch, units))
         if biases is None:
             return None
-        nowhere = Buffer("arena", 0, 0)
         step = RecurrentStep(
             self.loop.name,
             "lstm" if gates == 4 else "gru",
             steps,
             batch,
             units,
-            input=nowhere,
-            weights=nowhere,
-            bias=nowhere,
-            hidden=nowhere,
+            input=UNPLACED,
+            weights=UNPLACED,
+            bias=UNPLACED,
+            hidden=UNPLACED,
             cell=None,
             output=None,
             output_stride=output[1],
             backwards=backwards,
-            scratch=nowhere,
+            scratch=UNPLACED,
             bounded=self._is_bounded(hidden),
         )
         names = (str(product.value.instruction.name) for product in (of_input, of_state))

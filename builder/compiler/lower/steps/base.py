@@ -45,6 +45,10 @@ class Buffer:
         )
 
 
+UNPLACED = Buffer("arena", 0, 0)
+"""Buffer of a matched step before it has a place in memory."""
+
+
 @dataclass(frozen=True)
 class View:
     """A float32 NHWC tensor inside a buffer that may have a halo or padded pixels; strides are in floats.

@@ -170,12 +170,12 @@ def _make_gather(thunk: Thunk, gather: Gather, write: Buffer, output: Value | No
     return Thunk(thunk.number, step, reads, (write,), sources, (output,))
 
 
-def replace_gathers(result: Any, program: Program, compressor: Compressor) -> Program:
-    """Replace the gathers of ``program``, made of ``result`` (a CompilationResultProto), by steps over smaller tables.
+def replace_gathers(index: HloIndex, program: Program, compressor: Compressor) -> Program:
+    """Replace the gathers of ``program``, made of the module of ``index``, by steps over smaller tables.
 
     The original tables stay among its weights. Without such a table, return ``program`` itself.
     """
-    replacer = _GatherReplacer(HloIndex(result), program, compressor)
+    replacer = _GatherReplacer(index, program, compressor)
     steps = _map_steps(program.steps, replacer.replace_step)
     if not replacer.store.weights:
         return program

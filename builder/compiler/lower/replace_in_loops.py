@@ -23,7 +23,7 @@ from builder.compiler.lower.gather_tables import replace_gathers
 from builder.compiler.lower.geometry import Algorithm, Geometry
 from builder.compiler.lower.hlo_proto import HloIndex
 from builder.compiler.lower.layers import get_op_name
-from builder.compiler.lower.loop_products import LoopBody, LoopRow, Product, ProductFinder
+from builder.compiler.lower.loop_products import LoopBody, Product, ProductFinder
 from builder.compiler.lower.packing import (
     compute_recurrent_scratch,
     compute_scratch_size,
@@ -54,12 +54,10 @@ def replace_products(
 
     Returns the program and a note for each step, or None where nothing is replaced.
     """
-    options = options or LoweringOptions()
-    share = options.share
-    resolver = BufferResolver(result, plan_buffers(result, share))
-    store = WeightStore(share, align_offset(faithful.weights_size))
-    compressor = compressor or Compressor()
-    replacer = _ProductReplacer(HloIndex(result), faithful, compressor, resolver, options.quantisations, store)
+    options, compressor = options or LoweringOptions(), compressor or Compressor()
+    resolver = BufferResolver(result, plan_buffers(result, options.share))
+    store = WeightStore(options.share, align_offset(faithful.weights_size))
+    replacer = _ProductReplacer(resolver.index, faithful, compressor, resolver, options.quantisations, store)
     steps = replacer.replace_steps(faithful.steps)
     program = replace(
         faithful,
@@ -68,10 +66,10 @@ def replace_products(
         arena_size=replacer.arena + SLACK if store.weights else faithful.arena_size,
         weights_size=store.size,
     )
-    gathered = replace_gathers(result, program, compressor)
+    gathered = replace_gathers(resolver.index, program, compressor)
     if not store.weights and gathered is program:
         return None
-    program = drop_unused_weights(gathered, share)
+    program = drop_unused_weights(gathered, options.share)
     return program, tuple(_describe_replaced(step) for step in program.steps)
 
 
@@ -99,10 +97,11 @@ class _ProductReplacer:
             product = self.products.match_product(step)
             row = self.products.match_row(product, steps, loop) if product is not None and loop is not None else None
             if product is not None and row is not None:
-                rows = self._multiply_rows_before(product, row)
-                before.append(rows)
+                array = self._reserve_memory(row.count * product.output.size)
+                count = row.count * product.rows
+                before.append(self._make_layer(replace(product, data=row.source, output=array, rows=count)))
                 buffer = self._reserve_memory(product.output.size)
-                copied = RowStep(row.name, row.index, rows.stored.buffer, buffer, row.count)
+                copied = RowStep(row.name, row.index, array, buffer, row.count)
                 changed[row.step] = [copied] if row.needed_once else [copied, *changed[row.step]]
                 changed[number] = [
                     CopyStep(product.name, buffer, product.output, 4, (buffer.size // 4,), (1,), target_strides=(1,))
@@ -178,11 +177,6 @@ class _ProductReplacer:
         return None if body is None else self.products.read_body(body)
 
     # The following methods make the layers that replace products.
-
-    def _multiply_rows_before(self, product: Product, row: LoopRow) -> LayerStep:
-        output = self._reserve_memory(row.count * product.output.size)
-        rows = row.count * product.rows
-        return self._make_layer(replace(product, data=row.source, output=output, rows=rows))
 
     def _store_weights(self, name: str, matrix: NDArray[np.float32]) -> StoredWeights:
         return self.compressor.compress_layer(name, matrix[None, None], matrix, lambda constant: constant[None, None])

@@ -13,10 +13,7 @@ from builder import __version__
 from builder.base.errors import UsageError
 from builder.base.project import Project
 from builder.base.targets import host_target
-from builder.cli.argument_parser import complete_models
 from builder.cli.command import (
-    DEFAULT_MODEL,
-    MODEL,
     ONE_MODEL,
     ROUTE,
     TARGET,
@@ -25,6 +22,7 @@ from builder.cli.command import (
     choose_targets,
     command,
     load_named_spec,
+    models_argument,
     print_result,
     print_text,
     progress_of,
@@ -41,14 +39,7 @@ if TYPE_CHECKING:
 @command(
     "bundle",
     "emotion --in host",
-    argument(
-        "models",
-        nargs="*",
-        default=["."],
-        metavar="model",
-        help=f"{MODEL}; the first is the function's default {DEFAULT_MODEL}",
-        completer=complete_models,
-    ),
+    models_argument("the first is the function's default"),
     argument(
         "--package",
         choices=("zip", "image"),

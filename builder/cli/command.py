@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 Options = argparse.Namespace
 
+MODEL = "a model.toml, a folder with one, or the name of an example"
+DEFAULT_MODEL = "(default: the project's)"
+
 Argument = Callable[[Any], None]
 """Function that adds an argument to a parser, or to a group of arguments."""
 
@@ -134,21 +137,17 @@ def parse_positive(text: str) -> float:
     return value
 
 
+def models_argument(about: str) -> Argument:
+    """Return the function that adds an argument for models, by default the project's own."""
+    help = f"{MODEL}; {about} {DEFAULT_MODEL}"
+    return argument("models", nargs="*", default=["."], metavar="model", help=help, completer=complete_models)
+
+
 COUNT = make_integer_type(1)
 """Type of an argument that is a whole number above 0."""
 
-MODEL = "a model.toml, a folder with one, or the name of an example"
-DEFAULT_MODEL = "(default: the project's)"
-
 ONE_MODEL = argument("model", nargs="?", default=".", help=f"{MODEL} {DEFAULT_MODEL}", completer=complete_models)
-BUNDLED_MODELS = argument(
-    "models",
-    nargs="*",
-    default=["."],
-    metavar="model",
-    help=f"{MODEL}; every model in the bundle {DEFAULT_MODEL}",
-    completer=complete_models,
-)
+BUNDLED_MODELS = models_argument("every model in the bundle")
 TARGET = argument(
     "--target",
     metavar="TARGET",

@@ -214,7 +214,7 @@ def run_accuracy(options: Options, project: Project) -> None:
     argument("after", help="a bundle's folder, such as dist/emotion, or a model by name"),
     argument("--time", action="store_true", help="run both libraries here, in turns, and compare their speed"),
     argument("--threads", type=COUNT, default=1, help="threads to run on (default: 1)"),
-    argument("--seconds", type=parse_positive, default=3.0, help="how long to measure, about (default: 3)"),
+    _seconds_argument(3.0),
     argument("--html", type=Path, metavar="FILE", help="write the result as a page, too"),
 )
 def run_diff(options: Options, project: Project) -> None:

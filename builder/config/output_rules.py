@@ -8,23 +8,16 @@ from builder.config.schema import BEGINNINGS, FORMATS, OutputKind
 from builder.config.toml_tables import SpecTable
 from builder.config.value_types import quote_options
 
+_LABELLED: tuple[OutputKind, ...] = ("classification", "detection", "label", "segmentation", "tokens")
 _KINDS: Mapping[str, tuple[OutputKind, ...]] = {
     "fetch": ("raw", "classification", "regression", "embedding", "label", "segmentation", "tokens"),
-    "labels": ("classification", "detection", "label", "segmentation", "tokens"),
-    "labels_file": ("classification", "detection", "label", "segmentation", "tokens"),
+    "labels": _LABELLED,
+    "labels_file": _LABELLED,
     "top_k": ("classification", "detection"),
-    "boxes": ("detection",),
-    "scores": ("detection",),
-    "classes": ("detection",),
-    "count": ("detection",),
-    "box_format": ("detection",),
-    "box_units": ("detection",),
-    "threshold": ("detection",),
     "format": tuple(FORMATS),
-    "dimensions": ("embedding",),
-    "normalise": ("embedding",),
-    "join": ("tokens",),
-    "ignore": ("tokens",),
+    **dict.fromkeys(("boxes", "scores", "classes", "count", "box_format", "box_units", "threshold"), ("detection",)),
+    **dict.fromkeys(("dimensions", "normalise"), ("embedding",)),
+    **dict.fromkeys(("join", "ignore"), ("tokens",)),
 }
 """Kinds of keys that only some kinds have, the most usual first."""
 

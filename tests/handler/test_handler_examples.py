@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from builder.importers.strings.example_protos import encode_proto, random_protos
 from builder.package import openapi
 from handler.budget import RequestLimits
 from handler.description import Description, parse_description
@@ -21,6 +20,7 @@ from handler.errors import HandlerError, NotTextError, StartupError, TooLargeErr
 from handler.inputs.example import Feature, make_request, parse_example
 from handler.protocols.open_inference import LENGTH
 from tests.support import abi_library
+from tests.support.example_protos import encode_proto, random_protos
 from tests.support.http import Client
 
 FEATURES = (

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.importers.strings.example_protos import encode_proto
 from handler.description import Port
 from handler.errors import UnfitInputError
 from handler.protocols.open_inference import LENGTH
 from handler.tensors import read_tensor, require_finite
 from tests.support import abi_library
+from tests.support.example_protos import encode_proto
 from tests.support.http import Client
 
 NOT_FINITE = ["NaN", "Infinity", "-Infinity", "1e400", "-1e400"]

@@ -18,7 +18,6 @@ from builder.config import FeedSpec, read_spec
 from builder.importers.images.complete_config import complete_spec
 from builder.importers.model_import import import_model, open_model
 from builder.importers.strings.example_frontend import require_equal_answers
-from builder.importers.strings.example_protos import encode_proto, random_protos
 from builder.importers.strings.tf_examples import without_examples
 from builder.pipeline.build_bundle import build_bundle
 from builder.pipeline.workspace import Workspace
@@ -30,6 +29,7 @@ from handler.model import Model
 from handler.server import Server
 from handler.text.words import parse_program
 from tests.support import example_models as models
+from tests.support.example_protos import encode_proto, random_protos
 from tests.support.http import Client
 from tests.support.models import empty_project, run_graph, spec_for
 from tests.support.words import tensors

@@ -63,13 +63,9 @@ def open_torch(path: Path) -> FrameworkModel:
 
 
 def _list_feeds(program: Any, file: str) -> tuple[PortInfo, ...]:
-    nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     names = list(program.graph_signature.user_inputs)
-    visible, rows = make_names_unique([str(name) for name in names]), _count_rows(program)
-    ports = [
-        _make_port(visible_name, nodes[name].meta["val"] if name in nodes else name, file)
-        for visible_name, name in zip(visible, names, strict=True)
-    ]
+    ports = _make_ports(program, names, make_names_unique([str(name) for name in names]), file)
+    rows = _count_rows(program)
     return tuple(replace(port, rows=rows.get(name)) for port, name in zip(ports, names, strict=True))
 
 
@@ -116,22 +112,24 @@ def _type_of(node: Any) -> Any:
 
 
 def _list_fetches(program: Any, file: str) -> tuple[PortInfo, ...]:
-    nodes = {node.name: node for node in program.graph.nodes}
     names = list(program.graph_signature.user_outputs)
     numbered = pytree.tree_unflatten(list(range(len(names))), program.call_spec.out_spec)
     paths = [path for path, _ in pytree.tree_flatten_with_path(numbered)[0]]
     keys = [[getattr(key, "key", getattr(key, "name", key)) for key in path] for path in paths]
-    return tuple(
-        _make_port(visible_name, nodes[name].meta["val"] if name in nodes else name, file)
-        for visible_name, name in zip(distinct_names(keys, "output"), names, strict=True)
-    )
+    return _make_ports(program, names, distinct_names(keys, "output"), file)
 
 
-def _make_port(name: str, value: Any, file: str) -> PortInfo:
-    """Return a port; open dimensions are PyTorch's symbolic ones."""
-    if not isinstance(value, torch.Tensor):
-        raise ImportModelError(
-            f"{file}: {name} is {type(value).__name__}, not a tensor. Export a module that takes and gives tensors."
-        )
-    shape = tuple(size if isinstance(size, int) else None for size in value.shape)
-    return PortInfo(name, str(value.dtype).removeprefix("torch."), shape)
+def _make_ports(program: Any, names: Sequence[Any], visible: Sequence[str], file: str) -> tuple[PortInfo, ...]:
+    """Return the ports of nodes, or constants; open dimensions are PyTorch's symbolic ones."""
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes}
+    ports = []
+    for shown, name in zip(visible, names, strict=True):
+        value = values.get(name, name)
+        if not isinstance(value, torch.Tensor):
+            raise ImportModelError(
+                f"{file}: {shown} is {type(value).__name__}, not a tensor. "
+                "Export a module that takes and gives tensors."
+            )
+        shape = tuple(size if isinstance(size, int) else None for size in value.shape)
+        ports.append(PortInfo(shown, str(value.dtype).removeprefix("torch."), shape))
+    return tuple(ports)

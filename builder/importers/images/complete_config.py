@@ -52,9 +52,8 @@ def complete_spec(loaded: LoadedModel, spec: ModelSpec) -> CompletedSpec:
         settings = image and replace(image, feed=cut.pictures.frontier.feed)
         fitted = image_settings.fit_image_settings(host, settings)
         image = fitted.image
-        off = _measure_deviation(
-            cut, host, image, [f.name for f in spec.fetches] or [p.name for p in loaded.ports.fetches]
-        )
+        wanted = [f.name for f in spec.fetches] or [p.name for p in loaded.ports.fetches]
+        off = _measure_deviation(cut, host, image, wanted)
         lines.append(image_settings.describe_fit(fitted))
         if off is not None:
             accurate, as_saved = off
@@ -85,16 +84,12 @@ def _label_outputs(
     gone = set()
     for tail in cut.tails:
         if tail.tensor is not None:
-            found = labels.read_label_table(cut, tail)
-            by_fetch[tail.fetch] = found.labels
-            lines.append(
-                f"labels of {tail.fetch!r}: {len(found.labels)} ({_preview_labels(found.labels)}), by {tail.tensor}"
-            )
-            scored |= {
-                f.name: found.labels
-                for f in fetches
-                if _is_made_of_scores(graph, cut.raw.fetches[f.name], found.scores)
-            }
+            table = labels.read_label_table(cut, tail)
+            by_fetch[tail.fetch] = table.labels
+            shown = f"{len(table.labels)} ({_preview_labels(table.labels)})"
+            lines.append(f"labels of {tail.fetch!r}: {shown}, by {tail.tensor}")
+            scores = [f.name for f in fetches if _is_made_of_scores(graph, cut.raw.fetches[f.name], table.scores)]
+            scored |= dict.fromkeys(scores, table.labels)
             continue
         gone.add(tail.fetch)
         if tail.passed:
@@ -105,9 +100,8 @@ def _label_outputs(
         names = [name for name in candidates if _count_classes(graph, cut.raw.fetches[name]) == len(fixed)]
         scored |= dict.fromkeys(names, fixed)
         lines.append(
-            f"labels of {', '.join(map(repr, names)) or 'nothing'}: {len(fixed)} "
-            f"({_preview_labels(fixed)}), the constant "
-            f"strings of {tail.fetch!r}, which is left out"
+            f"labels of {', '.join(map(repr, names)) or 'nothing'}: {len(fixed)} ({_preview_labels(fixed)}), the "
+            f"constant strings of {tail.fetch!r}, which is left out"
         )
     fetches = tuple(fetch for fetch in fetches if fetch.name not in gone)
     if not fetches:

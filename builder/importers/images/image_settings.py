@@ -124,8 +124,8 @@ def _use_accurate_decoding(graph_def: Any) -> Any:
     return result
 
 
-def fit_image_settings(host: GraphDecoder, given: ImageSpec | None) -> FittedImage:
-    """Return the settings that match ``host``; ``given``: settings from model.toml, which are kept.
+def fit_image_settings(host: GraphDecoder, configured: ImageSpec | None) -> FittedImage:
+    """Return the settings that match ``host``; ``configured``: settings from model.toml, which are kept.
 
     Raises ImportModelError, with the difference in grey levels, if none are near enough.
     """
@@ -152,12 +152,13 @@ def fit_image_settings(host: GraphDecoder, given: ImageSpec | None) -> FittedIma
         return np.clip(fitted[..., ::-1] if reverse else fitted, 0, 255)
 
     targets = [grey_levels(data) for data in files]
-    if given and (given.height, given.width, given.channels) != (height, width, channels):
+    if configured and (configured.height, configured.width, configured.channels) != (height, width, channels):
         raise ImportModelError(
-            f"[image] says {given.width} x {given.height} pixels in {given.mode}; the graph makes {width} x {height} "
-            f"of each picture, in {channels} channel{'s' if channels > 1 else ''}. Delete [image]: the graph says it."
+            f"[image] says {configured.width} x {configured.height} pixels in {configured.mode}; the graph makes "
+            f"{width} x {height} of each picture, in {channels} channel{'s' if channels > 1 else ''}. Delete [image]: "
+            "the graph says it."
         )
-    tried = [given] if given else list(_iterate_candidates(base, host))
+    tried = [configured] if configured else list(_iterate_candidates(base, host))
     edge = int("DecodeAndCropJpeg" in frontier.ops)
     first = {image: _measure_difference(image, files[:2], targets[:2], edge).mean for image in tried}
     image = min(tried, key=lambda one: first[one])

@@ -368,11 +368,11 @@ class _Cutter:
         recipe.checks += [numbers[tensor] for tensor in self._find_asserted(front, constants)]
         return recipe
 
-    def _find_asserted(self, front: Collection[Any], known: Mapping[Any, NDArray[Any]]) -> list[Any]:
+    def _find_asserted(self, front: Collection[Any], constants: Mapping[Any, NDArray[Any]]) -> list[Any]:
         """Return the looked-up values, which are -1 for an unknown word, behind the mask that Keras may apply."""
         indices = []
         for op in self._order_ops(front) if self.closed else ():
-            if op.type != "LookupTableFindV2" or known.get(op.inputs[2], np.array(0)).tolist() != -1:
+            if op.type != "LookupTableFindV2" or constants.get(op.inputs[2], np.array(0)).tolist() != -1:
                 continue
             (tensor,) = op.outputs
             masked = [user for user in tensor.consumers() if user.type == "SelectV2" and user.inputs[2] is tensor]

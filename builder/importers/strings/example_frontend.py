@@ -9,63 +9,49 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.base.errors import ImportModelError
-from builder.base.escape import escape_invisible
+from builder.base.tf import tf
 from builder.importers.loaded import Shape
-from builder.importers.strings.example_protos import encode_proto, random_protos
 from builder.importers.strings.probe_strings import make_strings
 from builder.importers.strings.string_frontend import WordCut, compute_answers
 from builder.importers.strings.tf_examples import Examples, ReadFeature
 
-PROTOS, RUNS = 300, 6
-"""The number of protos on which reading is tried, and the number of runs on which the answers are compared."""
+RUNS = 6
+"""The number of runs on which values and answers are compared."""
 _VALUES = 500_000
-"""The approximate number of values to try in all; fewer protos are tried if each is larger."""
+"""The approximate number of values to try in all; there are fewer runs if each is larger."""
 
 
 def require_equal_answers(examples: Examples, words: WordCut | None, fetches: Sequence[str]) -> None:
     """Raise ImportModelError if the function reads other values than TensorFlow, or the answers differ.
 
-    All kinds of protos are read; then the answers to some and to the values read from them are compared. ``words``: the
-    steps for features that are strings, with the examples to try. ``fetches``: names of outputs.
+    ``words``: the steps for features that are strings, with the examples to try. ``fetches``: names of outputs.
     """
     from handler.errors import HandlerError
     from handler.inputs.example import parse_example
 
-    features = [port.of_function for port in examples.features]
-    ports = [*features, *(port.of_function for port in examples.beside)]
-    whole, cut = examples.whole, examples.cut
+    features, whole, cut = examples.features, examples.whole, examples.cut
+    of_function = [feature.of_function for feature in features]
     batch = max(1, int(np.prod(examples.shape, dtype=np.int64)))
-    most = -(-_VALUES // (batch * sum(port.size for port in ports)))
-
-    def read(run: Sequence[bytes]) -> list[NDArray[Any]]:
+    most = -(-_VALUES // (batch * sum(feature.size for feature in of_function)))
+    runs = [_make_protos(examples, words, number, batch) for number in range(min(RUNS, most))]
+    feeds = [{examples.source: make_strings(run, examples.shape)} for run in runs]
+    fed = []
+    for run, values in zip(runs, compute_answers(whole, [item.tensors[0] for item in features], feeds), strict=True):
         try:
-            rows = [parse_example(proto, features) for proto in run]
+            columns = list(zip(*(parse_example(proto, of_function) for proto in run), strict=True))
         except HandlerError as error:
             raise ImportModelError(f"The function does not read what TensorFlow reads: {error.message}.") from error
-        return [
-            _stack_values(port, [row[at] for row in rows], examples.shape) for at, port in enumerate(examples.features)
-        ]
-
-    def answers(tensors: Sequence[str], runs: Sequence[Sequence[bytes]]) -> list[list[NDArray[Any]]]:
-        feeds = [{examples.source: make_strings(run, examples.shape)} for run in runs]
-        return compute_answers(whole, tensors, feeds)
-
-    protos = random_protos(ports, min(-(-PROTOS // batch), most) * batch)
-    runs = [protos[at : at + batch] for at in range(0, len(protos), batch)]
-    for run, values in zip(runs, answers([port.tensors[0] for port in examples.features], runs), strict=True):
-        for port, ours, theirs in zip(examples.features, read(run), values, strict=True):
-            same = np.array_equal(ours, theirs) if port.dtype == "string" else ours.tobytes() == theirs.tobytes()
+        read = [_stack_values(item, column, examples.shape) for item, column in zip(features, columns, strict=True)]
+        for item, ours, theirs in zip(features, read, values, strict=True):
+            same = np.array_equal(ours, theirs) if item.dtype == "string" else ours.tobytes() == theirs.tobytes()
             if not same:
                 raise ImportModelError(
-                    f"The function reads something else of the feature {escape_invisible(port.key)!r} than TensorFlow."
+                    f"The function reads something else of the feature {item.key!r} than TensorFlow."
                 )
+        fed.append({cut.feeds[item.name]: value for item, value in zip(features, read, strict=True)})
     if whole.states:
         return  # The answers depend on the runs before.
-    runs = [_make_plain_protos(examples, words, number, batch) for number in range(min(RUNS, most))]
-    expected = answers([whole.fetches[name] for name in fetches], runs)
-    fed = [
-        {cut.feeds[port.name]: value for port, value in zip(examples.features, read(run), strict=True)} for run in runs
-    ]
+    expected = compute_answers(whole, [whole.fetches[name] for name in fetches], feeds)
     actual = compute_answers(cut, [cut.fetches[name] for name in fetches], fed)
     for ours_, theirs_ in zip(actual, expected, strict=True):
         for name, a, b in zip(fetches, ours_, theirs_, strict=True):
@@ -82,22 +68,27 @@ def _stack_values(feature: ReadFeature, values: Sequence[Any], lead: Shape) -> N
     return np.frombuffer(b"".join(values), feature.dtype).reshape(shape)
 
 
-def _make_plain_protos(examples: Examples, words: WordCut | None, number: int, batch: int) -> list[bytes]:
-    """Return protos of values that a model can take: known words, and 0 for integers, which may be indices."""
+def _make_protos(examples: Examples, words: WordCut | None, number: int, batch: int) -> list[bytes]:
+    """Return protos of values that a model can take: known words, and 0 for integers, which may be indices.
+
+    Every second run leaves out the features that may be missing.
+    """
     random = np.random.Generator(np.random.PCG64([19, number]))
-    rows: list[dict[str, Any]] = [{} for _ in range(batch)]
-    every = (*examples.features, *examples.beside)
-    for feature in every:
+    protos = [tf.train.Example() for _ in range(batch)]
+    for feature in (*examples.features, *examples.beside):
+        if feature.default is not None and number % 2:
+            continue
         count = int(np.prod(feature.shape, dtype=np.int64))
-        if feature.dtype != "string":
-            values = random.standard_normal((batch, count)).astype(np.float32)
-            column: Any = values if feature.dtype == "float32" else np.zeros((batch, count), np.int64)
-        elif words and feature.tensors:
+        column: Any = np.zeros((batch, count), np.int64)
+        if feature.dtype == "float32":
+            column = random.standard_normal((batch, count)).astype(np.float32)
+        elif feature.dtype == "string" and words and feature.tensors:
             strings = words.examples[number % len(words.examples)][words.sources[feature.name]]
             column = strings.reshape(batch, count)
-        else:
+        elif feature.dtype == "string":
             column = np.full((batch, count), b"", object)
-        for row, value in zip(rows, column, strict=True):
-            row[feature.key] = value.tolist()
-    kinds = {feature.key: feature.dtype for feature in every}
-    return [encode_proto([(key, kinds[key], value) for key, value in row.items()]) for row in rows]
+        for proto, values in zip(protos, column.tolist(), strict=True):
+            value = proto.features.feature[feature.key]
+            lists = {"string": value.bytes_list, "float32": value.float_list, "int64": value.int64_list}
+            lists[feature.dtype].value.extend(values)
+    return [proto.SerializeToString(deterministic=True) for proto in protos]

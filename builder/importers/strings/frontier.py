@@ -177,12 +177,14 @@ def find_tail(graph_def: Any, fetch: str, tensor: str) -> Tail:
     ops: dict[str, None] = {}
     todo, visited = [graph.get_tensor_by_name(tensor)], set[Any]()
     while todo:
-        made_by = (here := todo.pop()).op
-        if here in visited:
+        made_by = (reached := todo.pop()).op
+        if reached in visited:
             continue
-        visited.add(here)
+        visited.add(reached)
         ops[made_by.type] = None
-        inputs = made_by.inputs[here.value_index : here.value_index + 1] if made_by.type in _PASS_ON else made_by.inputs
+        inputs = made_by.inputs
+        if made_by.type in _PASS_ON:
+            inputs = inputs[reached.value_index : reached.value_index + 1]
         for source in inputs:
             if _has_strings(source.op) or source.op.name in words:
                 todo.append(source)

@@ -146,12 +146,14 @@ class RegexParser:
         return self.pattern[self.at - 1]
 
     def parse_pattern(self) -> PatternPart:
+        """Parse the whole pattern."""
         part = self.parse_alternatives()
         if self.at < len(self.pattern):
             raise NotTranslatedError("a ) without a (")
         return part
 
     def parse_alternatives(self) -> PatternPart:
+        """Parse sequences with | between them, up to a ) or the end."""
         self.depth += 1
         if self.depth > 50:
             raise NotTranslatedError("groups within groups, too deep")
@@ -299,7 +301,7 @@ class RegexParser:
                 self._take_character()
                 high = self._parse_member()
                 if len(low) > 1 or len(high) > 1 or low[0][0] != low[0][1] or high[0][0] < low[0][0]:
-                    raise NotTranslatedError("a range in [] that is none")
+                    raise NotTranslatedError("a range in [] that is not valid")
                 low = ((low[0][0], high[0][0]),)
             members += low
         self._take_character()

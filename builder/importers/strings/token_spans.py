@@ -7,8 +7,8 @@ in its text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from builder.base.errors import ImportModelError
@@ -52,17 +52,19 @@ def _trace_tokens(recipe: Recipe, feed: str, value: int) -> Attributes:
     """Return the entry that traced.py reads for the ``feed`` of the value ``value``. Raises _NoTokensError."""
     from handler.text.traced import SPLITS, STEPS
 
-    index = _StepIndex.from_recipe(recipe)
-    splits = [step for step in index.list_steps_before(value) if step["op"] in SPLITS]
+    first, by_value = len(recipe.inputs), _index_steps(recipe)
+    splits = [step for step in _list_steps_before(by_value, value) if step["op"] in SPLITS]
     if len(splits) != 1:
         raise _NoTokensError("it is not made by splitting a text once")
     (split,) = splits
-    if split["op"] == "StringSplitV2" and (index.constants[split["of"][1]] != [""] or split["maxsplit"] != -1):
-        raise _NoTokensError("the text is not split at white space")
+    if split["op"] == "StringSplitV2":
+        separator = recipe.constants[split["of"][1] - first]["strings"]
+        if separator != [""] or split["maxsplit"] != -1:
+            raise _NoTokensError("the text is not split at white space")
     steps: list[Attributes] = []
     at = split["of"][0]
-    while at >= len(recipe.inputs):
-        step = index.by_value.get(at)
+    while at >= first:
+        step = by_value.get(at)
         if step is None or step["op"] not in STEPS | _SAME:
             raise _NoTokensError(f"{step['op'] if step else 'a constant'} stands before the splitting")
         if step["op"] in STEPS:
@@ -74,36 +76,24 @@ def _trace_tokens(recipe: Recipe, feed: str, value: int) -> Attributes:
     return {"source": source["name"], "feed": feed, "steps": steps, "split": split["op"]}
 
 
-@dataclass(frozen=True)
-class _StepIndex:
-    """An index of a recipe's steps by value (``by_value``), and its constant strings by value (``constants``)."""
+def _index_steps(recipe: Recipe) -> dict[int, Attributes]:
+    """Return the steps by the numbers of their results."""
+    from tensorflow.python.framework import op_def_registry
 
-    by_value: Mapping[int, Attributes]
-    constants: Mapping[int, list[str]]
+    results = [step for step in recipe.steps for _ in op_def_registry.get(step["op"]).output_arg]
+    return dict(enumerate(results, len(recipe.inputs) + len(recipe.constants)))
 
-    @classmethod
-    def from_recipe(cls, recipe: Recipe) -> _StepIndex:
-        from tensorflow.python.framework import op_def_registry
 
-        first = len(recipe.inputs)
-        constants = {at: constant.get("strings", []) for at, constant in enumerate(recipe.constants, first)}
-        number, by_value = first + len(recipe.constants), {}
-        for step in recipe.steps:
-            for _ in op_def_registry.get(step["op"]).output_arg:
-                by_value[number] = step
-                number += 1
-        return cls(by_value, constants)
-
-    def list_steps_before(self, value: int) -> Iterator[Attributes]:
-        """Yield the steps that ``value`` depends on."""
-        visited: list[Attributes] = []
-        todo = [value]
-        while todo:
-            step = self.by_value.get(todo.pop())
-            if step is not None and not any(step is other for other in visited):
-                visited.append(step)
-                todo += step["of"]
-        yield from visited
+def _list_steps_before(by_value: Mapping[int, Attributes], value: int) -> list[Attributes]:
+    """Return the steps that ``value`` depends on."""
+    visited: list[Attributes] = []
+    todo = [value]
+    while todo:
+        step = by_value.get(todo.pop())
+        if step is not None and not any(step is other for other in visited):
+            visited.append(step)
+            todo += step["of"]
+    return visited
 
 
 def _require_same_numbers(cut: WordCut, recipe: Recipe, feed: str) -> None:

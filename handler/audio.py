@@ -180,9 +180,9 @@ def read_audio_header(data: bytes) -> Recording:
     """Read the header. Raises NotAudioError, UnsupportedAudioError, TruncatedAudioError, DamagedAudioError."""
     if data[:4] == b"RIFF" and data[8:12] == b"WAVE":
         audio = _read_wav(data)
-    elif data[:4] == b"fLaC":
-        audio = _read_flac(data)
-    elif _is_mp3_frame(sound := _skip_id3(data)):
+    elif bytes((sound := _skip_id3(data))[:4]) == b"fLaC":
+        audio = _read_flac(sound)
+    elif _is_mp3_frame(sound):
         audio = _read_mp3(sound)
     else:
         raise NotAudioError("is not a recording in an accepted format; send WAV, FLAC or MP3")
@@ -227,22 +227,25 @@ def _read_wav_samples(data: bytes, at: int, size: int, form: bytes) -> Recording
     return Recording("WAV", rate, channels, frames, samples[: frames * block], kind)
 
 
-def _read_flac(data: bytes) -> Recording:
+def _read_flac(data: memoryview) -> Recording:
     """Read the block STREAMINFO, which comes first: RFC 9639, section 8.2."""
     if len(data) < 42:
         raise TruncatedAudioError("is a FLAC file that ends too early")
-    if data[4] & 0x7F or data[5:8] != b"\0\0\x22":
+    if data[4] & 0x7F or bytes(data[5:8]) != b"\0\0\x22":
         raise DamagedAudioError("is a FLAC file that cannot be decoded")
     stream = int.from_bytes(data[18:26], "big")
-    return Recording("FLAC", stream >> 44, (stream >> 41 & 7) + 1, stream & (1 << 36) - 1, memoryview(data))
+    return Recording("FLAC", stream >> 44, (stream >> 41 & 7) + 1, stream & (1 << 36) - 1, data)
 
 
 def _skip_id3(data: bytes) -> memoryview:
-    """Return the data after the tag that an MP3 file may begin with: https://id3.org/id3v2.4.0-structure."""
-    size = 0
-    if data[:3] == b"ID3" and len(data) >= 10:
-        size = 10 + sum((data[6 + at] & 0x7F) << 7 * (3 - at) for at in range(4)) + (data[5] & 0x10 and 10)
-    return memoryview(data)[size:]
+    """Return the data after the tags that an MP3 or FLAC file may begin with: https://id3.org/id3v2.4.0-structure."""
+    at = 0
+    for _ in range(MOST_CHUNKS):
+        if data[at : at + 3] != b"ID3" or len(data) < at + 10:
+            break
+        size = sum((data[at + 6 + place] & 0x7F) << 7 * (3 - place) for place in range(4))
+        at += 10 + size + (data[at + 5] & 0x10 and 10)
+    return memoryview(data)[at:]
 
 
 def _is_mp3_frame(data: bytes | memoryview) -> bool:

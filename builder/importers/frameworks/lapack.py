@@ -21,22 +21,19 @@ def replace_lapack(module: Any) -> None:
     with module.context, ir.Location.unknown():
         for call in list(_find_custom_calls(module.operation)):
             target = _TARGET.fullmatch(call.attributes["call_target_name"].value)
-            replacement = _REPLACEMENTS.get(target[1]) if target else None
-            if replacement is None:
-                continue
-            with ir.InsertionPoint(call):
-                results = replacement(module, call)
-            for old, new in zip(call.results, results, strict=True):
-                old.replace_all_uses_with(new)
-            call.erase()
+            if target and target[1] in _REPLACEMENTS:
+                with ir.InsertionPoint(call):
+                    results = _REPLACEMENTS[target[1]](module, call)
+                for old, new in zip(call.results, results, strict=True):
+                    old.replace_all_uses_with(new)
+                call.erase()
 
 
 def _find_custom_calls(operation: Any) -> Iterator[Any]:
-    for block in (block for region in operation.regions for block in region.blocks):
-        for inner in block.operations:
-            yield from _find_custom_calls(inner.operation)
-            if inner.operation.name == "stablehlo.custom_call":
-                yield inner.operation
+    for inner in (inner for region in operation.regions for block in region.blocks for inner in block.operations):
+        yield from _find_custom_calls(inner.operation)
+        if inner.operation.name == "stablehlo.custom_call":
+            yield inner.operation
 
 
 def _read_letter(call: Any, name: str) -> str:
@@ -51,10 +48,8 @@ def _make_success(call: Any) -> Any:
 
 
 def _replace_cholesky(_: Any, call: Any) -> Sequence[Any]:
-    return [
-        hlo.cholesky(call.operands[0], lower=ir.BoolAttr.get(_read_letter(call, "uplo") == "L")),
-        _make_success(call),
-    ]
+    lower = ir.BoolAttr.get(_read_letter(call, "uplo") == "L")
+    return [hlo.cholesky(call.operands[0], lower=lower), _make_success(call)]
 
 
 def _replace_triangular_solve(_: Any, call: Any) -> Sequence[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,7 +24,9 @@ def convert_to_jax(program: Any) -> Callable[..., list[Any]]:
     program = program.run_decompositions(torchax.decompositions.DECOMPOSITIONS)
     environment = torchax.torchax.default_env()  # This also fills the table of operators.
     improve_operators(torchax.ops_registry.all_aten_ops, torchax.ops_registry.Operator)
-    states = environment.t2j_copy(_list_states(program))
+    values = {**program.state_dict, **program.constants}
+    inputs = program.graph_signature.input_specs  # Parameters, buffers and constants are before the feeds.
+    states = environment.t2j_copy([values[spec.target] for spec in inputs if spec.kind in _STATES])
 
     class Interpreter(torchax.JaxInterpreter):  # type: ignore[misc, name-defined]
         def run_node(self, node: Any) -> Any:
@@ -43,12 +45,6 @@ def _in_declared_type(value: Any, declared: Any) -> Any:
     if isinstance(declared, torch.Tensor) and isinstance(value, jax.Array):
         return value.astype(str(declared.dtype).removeprefix("torch."))
     return value
-
-
-def _list_states(program: Any) -> Sequence[Any]:
-    """Return parameters, buffers and constants in the order of the graph's inputs, which are before its feeds."""
-    states = {**program.state_dict, **program.constants}
-    return [states[spec.target] for spec in program.graph_signature.input_specs if spec.kind in _STATES]
 
 
 class _AbsentOperator:

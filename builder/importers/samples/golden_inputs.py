@@ -132,16 +132,11 @@ def read_examples(graph: FrozenGraph) -> Iterator[tuple[str, dict[str, Array]]]:
     with np.load(graph.examples_path, allow_pickle=False) as arrays:
         numbers = dict.fromkeys(name.partition("/")[0] for name in arrays.files)
         for at, number in enumerate(numbers):
-            keys = {port.spec.name: f"{number}/{port.spec.name}" for port in graph.feeds}
-            yield (
-                f"words-{number}",
-                {
-                    port.spec.name: arrays[keys[port.spec.name]]
-                    if keys[port.spec.name] in arrays
-                    else make_random_values(port.spec, at)
-                    for port in graph.feeds
-                },
-            )
+            feeds = {}
+            for port in graph.feeds:
+                key = f"{number}/{port.spec.name}"
+                feeds[port.spec.name] = arrays[key] if key in arrays else make_random_values(port.spec, at)
+            yield f"words-{number}", feeds
 
 
 def make_further_cases(feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[str, Array]]]:

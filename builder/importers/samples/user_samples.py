@@ -115,7 +115,8 @@ def _split_runs(
             calls[feed.name] = array
         elif feed.shape[:1] == (batch,) and array.shape[1:] == feed.shape[1:]:
             counts.add(len(array))
-            calls[feed.name] = _fill_batch(array, batch).reshape(-1, *feed.shape)
+            missing_items = np.repeat(array[-1:], -len(array) % batch, axis=0)  # The last item fills a batch.
+            calls[feed.name] = np.concatenate([array, missing_items]).reshape(-1, *feed.shape)
         else:
             raise UsageError(f"{path}: {feed.name} is {array.dtype}{list(array.shape)}{takes}, any number of them.")
     lengths = {len(array) for array in calls.values()}
@@ -125,11 +126,6 @@ def _split_runs(
     (length,) = lengths
     runs = tuple({name: np.asarray(array[i], order="C") for name, array in calls.items()} for i in range(length))
     return runs, counts.pop() if counts else length * batch
-
-
-def _fill_batch(array: Array, batch: int) -> Array:
-    """Return ``array`` with its last item repeated until it fills a batch."""
-    return np.concatenate([array, np.repeat(array[-1:], -len(array) % batch, axis=0)])
 
 
 def _convert_dtype(array: Array, dtype: str) -> Array | None:

@@ -91,9 +91,9 @@ class Examples:
     def describe_features(self) -> str:
         """Return a description of the features for a person."""
         first = ", ".join(
-            f"{escape_invisible(port.name)} {port.dtype} "
-            f"{list(port.shape)}{'' if port.default is None else ', may be missing'}"
-            for port in self.features[:20]
+            f"{escape_invisible(item.name)} {item.dtype} {list(item.shape)}"
+            f"{'' if item.default is None else ', may be missing'}"
+            for item in self.features[:20]
         )
         rest = f"; {len(self.features) - 20} more" if len(self.features) > 20 else ""
         return f"tf.Examples in {self.name!r}, an input for each feature: {first}{rest}"
@@ -183,7 +183,7 @@ def _read_features(graph: Any, ops: Sequence[Any], wanted: Sequence[str]) -> lis
         sparse, dense, ragged = _read_keys(graph, op)
         keys = [*sparse * 3, *dense, *ragged * 2]
         fixed = range(3 * len(sparse), 3 * len(sparse) + len(dense))
-        for at, (key, tensor) in enumerate(zip(keys, op.outputs, strict=True)):
+        for at, (key, tensor) in enumerate(zip(keys, op.outputs, strict=False)):
             if at not in fixed and _is_read(tensor, wanted):
                 raise ImportModelError(
                     f"The feature {key.decode(errors='replace')!r} of the tf.Examples is of any length "
@@ -192,7 +192,7 @@ def _read_features(graph: Any, ops: Sequence[Any], wanted: Sequence[str]) -> lis
         shapes = [tf.TensorShape(shape) for shape in op.get_attr("dense_shapes")]
         defaults = _compute_constants(graph, op.inputs[len(op.inputs) - len(dense) :])
         tensors = op.outputs[fixed.start : fixed.stop]
-        for key, shape, default, tensor in zip(dense, shapes, defaults, tensors, strict=True):
+        for key, shape, default, tensor in zip(dense, shapes, defaults, tensors, strict=False):
             if not _is_read(tensor, wanted):
                 if shape.num_elements():
                     name = key.decode(errors="replace")

@@ -119,12 +119,13 @@ class _Cutter:
         self.closed, self.lengths = closed, lengths
         self.raw, self.feed_shapes = raw, shapes
         names = string_feeds(raw)
-        self.batch = {shapes[name][:1] for name in names}
-        if len(self.batch) != 1 or self.batch == {()}:
+        batches = {shapes[name][:1] for name in names}
+        if len(batches) != 1 or batches == {()}:
             raise ImportModelError(
                 "The inputs that take strings must begin with the batch, the same for all; they are "
                 f"{', '.join(f'{escape_invisible(name)} {list(shapes[name])}' for name in names)}."
             )
+        ((self.batch,),) = batches
         self.nodes = {node.name: node for node in raw.graph_def.node}
         self.graph = load_graph(raw.graph_def)
         self.ops = self.graph.get_operations()
@@ -143,8 +144,7 @@ class _Cutter:
     def counts(self) -> tuple[int, ...]:
         """The numbers of items in the trial runs, or always the batch if the model takes no other number."""
         fixed = any(source.shape.rank and source.shape[0] is not None for source in self.sources.values())
-        (batch,) = next(iter(self.batch)) if fixed else (0,)
-        return (batch,) * 5 if fixed else (1, 2, 3, 5, 8)
+        return (self.batch,) * 5 if fixed else (1, 2, 3, 5, 8)
 
     def _find_fixed_sizes(self) -> dict[Any, Any]:
         """Return the results of the ops that ask for a size, by op, if the batch alone decides them."""
@@ -296,14 +296,13 @@ class _Cutter:
             return dict(zip(listed, map(np.asarray, session.run(listed)), strict=True))
 
     def _make_cut(self, front: set[Any], cuts: Sequence[Any], open_: Mapping[str, OpenShape]) -> WordCut:
-        (batch,) = self.batch
         other_feeds = {name: tensor for name, tensor in self.raw.feeds.items() if name not in self.sources}
         sources = {tensor: self._list_sources(tensor) for tensor in cuts}
         names = make_names_unique(["_x_".join(sources[tensor]) for tensor in cuts] + list(other_feeds))
         named = dict(zip(names, cuts, strict=False))
         lengths = {name: self.lengths[sources[t][0]] for name, t in named.items() if None in open_[t.name]}
         shapes = {
-            name: (*batch, *(lengths[name].lengths[0] if size is None else size for size in open_[t.name]))
+            name: (self.batch, *(lengths[name].lengths[0] if size is None else size for size in open_[t.name]))
             for name, t in named.items()
         }
         definition = replace_tensors(
@@ -324,7 +323,8 @@ class _Cutter:
             )
             for source in self.sources
         )
-        runs = [self.make_probes(batch[0], 100 + number, odd=True) for number in range(max(RUNS, ITEMS // batch[0]))]
+        count = max(RUNS, ITEMS // self.batch)
+        runs = [self.make_probes(self.batch, 100 + number, odd=True) for number in range(count)]
         cut = WordCut(
             raw,
             shapes | {name: self.feed_shapes[name] for name in other_feeds},
@@ -382,9 +382,8 @@ class _Cutter:
     def _describe_front(self, front: Collection[Any], end: Any = None) -> str:
         """Return a description of the ops in front, for a message."""
         ops = [op for op in self._order_ops(front) if not op.type.startswith("Placeholder") and op.type not in ALIASES]
-        names = (
-            list(dict.fromkeys(op.type for op in ops[: ops.index(end)] if has_string_tensors(op))) if end in ops else []
-        )
+        before = ops[: ops.index(end)] if end in ops else []
+        names = list(dict.fromkeys(op.type for op in before if has_string_tensors(op)))
         names = [*names[:_SHOWN], f"[{end.type}]"] if end else names
         return f"  {', '.join(map(escape_invisible, self.sources))} -> " + " -> ".join(map(escape_invisible, names))
 

@@ -14,7 +14,7 @@ from builder.base.files import write_file
 from builder.base.project import HOME
 from builder.base.tf import import_tensorflow, tf
 from builder.importers.rewrites import REWRITES
-from builder.importers.strings.frontier import PICTURE_OPS
+from builder.importers.strings.frontier import IMAGE_OPS
 from builder.importers.strings.string_ops import STEPS
 from builder.importers.xla_ops import BEYOND_RUNTIME, HINTS, TAKEN, find_kernels
 
@@ -59,7 +59,7 @@ def format_ops_page() -> str:
     rewritten = [name for name in runnable if name in REWRITES]
     rest = [name for name in runnable if name not in REWRITES]
     compiled = [n for n in rest if n in TAKEN or (n not in BEYOND_RUNTIME and find_kernels(n))]
-    images = [n for n in rest if n in PICTURE_OPS]
+    images = [n for n in rest if n in IMAGE_OPS]
     strings = [n for n in rest if n in STEPS | {"HashTableV2", "LookupTableSizeV2"} and n not in compiled]
     refused = [n for n in rest if n not in {*compiled, *images, *strings}]
     return fill_blocks(

@@ -22,7 +22,7 @@ from builder.importers.rewrite import (
     prune_function,
     source_of,
 )
-from builder.importers.strings.frontier import PICTURE_OPS, find_inner_frontier
+from builder.importers.strings.frontier import IMAGE_OPS, find_inner_frontier
 
 _LOOPS = {"While", "StatelessWhile"}
 _WHOLE = {"Max", "Mean", "Min", "Prod", "Sum"}
@@ -54,7 +54,7 @@ def split_image_loops(graph_def: Any, probes: Sequence[bytes], least: int) -> An
     for node in [n for n in result.node if n.op in _LOOPS]:
         functions = {f.signature.name: f for f in result.library.function}
         loop = _find_map(node, functions)
-        if loop is None or not any(n.op in PICTURE_OPS for n in loop.body.node_def):
+        if loop is None or not any(n.op in IMAGE_OPS for n in loop.body.node_def):
             continue
         try:
             front = find_inner_frontier(

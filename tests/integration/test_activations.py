@@ -466,7 +466,7 @@ def test_auto_measures_accuracy_and_time_and_takes_what_holds_in_both(
     said = capsys.readouterr().err
     manifest = json.loads(Bundle.load(project.dist / "digits").manifest.read_text())
     found = PrecisionChoice.from_dict(manifest["auto"])
-    assert found.inputs == "1,000 pictures of held_out.npz"
+    assert found.inputs == "1,000 images of held_out.npz"
     assert tuple(one.kind for one in found.tried) == SMALLEST_FIRST[: len(found.tried)]
     assert all(0.95 < one.agreement <= 1 for one in found.tried)
     assert all(one.timing for one in found.tried if one.agreement >= 0.99)
@@ -539,7 +539,7 @@ def test_digits_with_the_images_of_their_training(
     assert main(["accuracy", "digits.toml", "--json", "--images", str(project.root / "some.npz")]) == 0
     report = printed("accuracy", capsys.readouterr().out)
     row = next(row for row in report["types"] if row["activations"] == "int8")
-    assert [*row["accuracy"]] == ["the golden inputs", "1,000 pictures of held_out.npz", "100 pictures of some.npz"]
-    (output,) = row["accuracy"]["1,000 pictures of held_out.npz"]["outputs"]
+    assert [*row["accuracy"]] == ["the golden inputs", "1,000 images of held_out.npz", "100 images of some.npz"]
+    (output,) = row["accuracy"]["1,000 images of held_out.npz"]["outputs"]
     assert output["top1"] >= 0.99
     assert output["right"] > 0.95

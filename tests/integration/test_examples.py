@@ -155,7 +155,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "in a loop": (in_a_loop, "inside of a loop .*whole batch"),
     "something else": (something_else, "something else with 'examples'"),
-    "pictures": (pictures, "The feature 'picture' .*holds pictures"),
+    "pictures": (pictures, "The feature 'picture' .*holds images"),
     "strings that steps do not know": (scripts, "UnicodeScript"),
 }
 

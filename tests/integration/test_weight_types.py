@@ -296,7 +296,7 @@ def test_auto_takes_the_smallest_that_is_accurate_enough(accuracy: float, projec
     command = [sys.executable, "-c", ALONE, "-C", str(project.root), "bundle", write_spec(project, "digits", more)]
     done = subprocess.run([*command, "--in", "host"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    tried = re.findall(r"(\w+): (\d+\.\d+) % of 1,000 pictures of held_out\.npz agree with TensorFlow", done.stderr)
+    tried = re.findall(r"(\w+): (\d+\.\d+) % of 1,000 images of held_out\.npz agree with TensorFlow", done.stderr)
     assert [kind for kind, _ in tried] == ["int8", "float16", "bfloat16"][: len(tried)]
     shares = [float(share) for _, share in tried]
     assert all(share < 100 * accuracy for share in shares[:-1])
@@ -345,7 +345,7 @@ def test_images_that_do_not_fit_are_refused(
     (project.root / "empty").mkdir()
     (project.root / "wrong" / "eleven").mkdir(parents=True)
     shutil.copy(ROOT / "tests" / "data" / "face.jpg", project.root / "wrong" / "eleven")
-    for folder, message in (("nowhere", "no such folder"), ("empty", "has no pictures"), ("wrong", "is not a label")):
+    for folder, message in (("nowhere", "no such folder"), ("empty", "has no images"), ("wrong", "is not a label")):
         assert main(["accuracy", spec, "--images", str(project.root / folder)]) == 2
         assert message in capsys.readouterr().err
 

@@ -121,7 +121,7 @@ PICTURE = TensorSpec("x", "uint8", (1, 3, 4, 3))
 def test_images_have_a_name_of_their_own_and_other_inputs_are_random(tmp_path: Path) -> None:
     images, other = np.arange(72, dtype=np.uint8).reshape(2, 3, 4, 3), TensorSpec("k", "float32", (1, 2))
     found = read(tmp_path, {"images": images}, spec(image=IMAGE), PICTURE, other)
-    assert found.source == "2 pictures of some.npz"
+    assert found.source == "2 images of some.npz"
     np.testing.assert_array_equal(found.runs[1]["x"], images[1:])
     np.testing.assert_array_equal(found.runs[1]["k"], make_random_values(other, 0))
     with pytest.raises(UsageError, match="images is no input"):
@@ -139,7 +139,7 @@ def test_folders_of_images(tmp_path: Path) -> None:
     assert found.labels is not None
     assert (found.items, found.labels.tolist(), found.output) == (3, [0, 1, 1], "kind")
     assert len(read_samples(tmp_path, spec(image=IMAGE), [PICTURE], most=2).runs) == 2
-    with pytest.raises(UsageError, match="takes no pictures, sound or text"):
+    with pytest.raises(UsageError, match="takes no images, sound or text"):
         read_samples(tmp_path, spec(), [PICTURE])
 
 

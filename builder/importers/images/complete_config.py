@@ -42,14 +42,14 @@ def complete_spec(loaded: LoadedModel, spec: ModelSpec) -> CompletedSpec:
     if not loaded.ports.have_strings:
         return CompletedSpec(spec, tuple(lines))
     cut = find_cut(loaded, spec)
-    if examples and cut.pictures:
+    if examples and cut.images:
         raise ImportModelError(
-            f"The feature {cut.pictures.frontier.feed!r} of the tf.Examples holds pictures: export a signature that "
-            "takes the pictures themselves."
+            f"The feature {cut.images.frontier.feed!r} of the tf.Examples holds images: export a signature that "
+            "takes the images themselves."
         )
-    if cut.pictures:
-        host = image_settings.GraphDecoder(cut.raw, cut.pictures)
-        settings = image and replace(image, feed=cut.pictures.frontier.feed)
+    if cut.images:
+        host = image_settings.GraphDecoder(cut.raw, cut.images)
+        settings = image and replace(image, feed=cut.images.frontier.feed)
         fitted = image_settings.fit_image_settings(host, settings)
         image = fitted.image
         wanted = [f.name for f in spec.fetches] or [p.name for p in loaded.ports.fetches]
@@ -138,9 +138,9 @@ def _measure_deviation(
     The first is from TensorFlow's answers with accurate decoding, the second from those with the graph's own. None if
     no answer is of floats.
     """
-    assert cut.pictures is not None
-    frontier = cut.pictures.frontier
-    rest = load_graph(fix_string_sizes(cut.raw.graph_def, host.source, cut.pictures.strings))
+    assert cut.images is not None
+    frontier = cut.images.frontier
+    rest = load_graph(fix_string_sizes(cut.raw.graph_def, host.source, cut.images.strings))
     fetched = [rest.get_tensor_by_name(cut.raw.fetches[name]) for name in wanted]
     tensors = [tensor.name for tensor in fetched if tensor.dtype.is_floating]
     other_feeds = {t: v for t, v in _make_sample_feeds(cut).items() if t != host.source}
@@ -148,7 +148,7 @@ def _measure_deviation(
     for data in image_settings.load_photographs() if tensors else ():
         own = decode_image(data, image)[..., :: -1 if image.channel_order == "bgr" else 1].astype(np.float64)
         own = (own - np.array(image.mean)) * np.array(image.scale)
-        count = int(np.prod(cut.pictures.strings, dtype=np.int64))
+        count = int(np.prod(cut.images.strings, dtype=np.int64))
         fed = np.broadcast_to(own, (count, *own.shape)).reshape(frontier.shape).astype(frontier.dtype)
         ours = run_graph(rest, tensors, {frontier.tensor: fed} | other_feeds)
         for at, graph in enumerate((host.accurate, host.graph)):
@@ -163,8 +163,8 @@ def _make_sample_feeds(cut: StringCut) -> dict[str, Any]:
     graph = load_graph(cut.raw.graph_def)
     feeds: dict[str, Any] = {}
     for name, tensor in cut.raw.feeds.items():
-        if cut.pictures and name == cut.pictures.frontier.feed:
-            feeds |= image_settings.GraphDecoder(cut.raw, cut.pictures).make_feeds(image_settings.load_photographs()[0])
+        if cut.images and name == cut.images.frontier.feed:
+            feeds |= image_settings.GraphDecoder(cut.raw, cut.images).make_feeds(image_settings.load_photographs()[0])
             continue
         placeholder = graph.get_tensor_by_name(tensor)
         shape = [size or 1 for size in placeholder.shape.as_list()] if placeholder.shape.rank is not None else [1]

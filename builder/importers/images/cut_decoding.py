@@ -22,7 +22,7 @@ from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import become_constant, copy_message, keep_reachable, node_of, output_number
 from builder.importers.shapes import pin_shapes
 from builder.importers.strings.frontier import (
-    PICTURE_OPS,
+    IMAGE_OPS,
     Frontier,
     Tail,
     find_frontier,
@@ -59,7 +59,7 @@ class StringCut:
     """
 
     raw: RawGraph
-    pictures: EncodedImages | None
+    images: EncodedImages | None
     tails: tuple[Tail, ...]
     unread: tuple[str, ...] = ()
 
@@ -80,7 +80,7 @@ def find_cut(loaded: LoadedModel, spec: ModelSpec) -> StringCut:
     raw = loaded.freeze(shapes | texts)
     searched = replace_lookups(raw.graph_def, lambda node, *_: raw.tables.get(node), into_strings=True)
     raw = remove_identity_nodes(replace(raw, graph_def=searched))
-    if _list_ops(raw.graph_def) & PICTURE_OPS:
+    if _list_ops(raw.graph_def) & IMAGE_OPS:
         raw = replace(raw, graph_def=split_image_loops(raw.graph_def, _make_probes(raw.graph_def), _LEAST))
     tails = tuple(find_tail(raw.graph_def, name, raw.fetches[name]) for name in names if kinds.get(name) == "string")
     tensors = {name: raw.fetches[name] for name in names if kinds.get(name, "string") != "string"}
@@ -88,17 +88,17 @@ def find_cut(loaded: LoadedModel, spec: ModelSpec) -> StringCut:
     graph_def = keep_reachable(raw.graph_def, ends, raw.feeds.values())
     unread = tuple(name for name in texts if not is_read(graph_def, raw.feeds[name], ends))
     relevant = [name for name in texts if name not in unread]
-    if not _list_ops(graph_def) & PICTURE_OPS:  # These may be texts, which cut_strings.py cuts off.
+    if not _list_ops(graph_def) & IMAGE_OPS:  # These may be texts, which cut_strings.py cuts off.
         return StringCut(raw, None, tails, unread)
     if len(relevant) > 1:
         raise ImportModelError(
-            f"The inputs {', '.join(map(repr, relevant))} are strings; coldforge takes pictures in one input."
+            f"The inputs {', '.join(map(repr, relevant))} are strings; coldforge takes images in one input."
         )
-    pictures = None
+    images = None
     if relevant:
         shape = _fix_shape(next(port for port in ports.feeds if port.name == relevant[0]), spec.batch)
-        pictures = _find_images(graph_def, relevant[0], raw.feeds[relevant[0]], ends, shape)
-    return StringCut(raw, pictures, tails, unread)
+        images = _find_images(graph_def, relevant[0], raw.feeds[relevant[0]], ends, shape)
+    return StringCut(raw, images, tails, unread)
 
 
 def _choose_shape(port: PortInfo, spec: ModelSpec) -> Shape:
@@ -135,13 +135,13 @@ def without_strings(loaded: LoadedModel, spec: ModelSpec) -> LoadedModel:
         tensor = graph.get_tensor_by_name(tail.tensor)
         shape = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
         fetches[tail.fetch], fixed_ports[tail.fetch] = tensor.name, PortInfo(tail.fetch, tensor.dtype.name, shape)
-    if (pictures := cut.pictures) is not None:
-        name, (height, width, channels) = pictures.frontier.feed, pictures.size
-        count = int(np.prod(pictures.strings, dtype=np.int64))
-        definition = fix_string_sizes(definition, feeds[name], pictures.strings)
+    if (images := cut.images) is not None:
+        name, (height, width, channels) = images.frontier.feed, images.size
+        count = int(np.prod(images.strings, dtype=np.int64))
+        definition = fix_string_sizes(definition, feeds[name], images.strings)
         shape = (count, height, width, channels)
-        feeds[name], definition = _insert_placeholder(definition, pictures, shape)
-        fixed_ports[name] = PortInfo(name, pictures.frontier.dtype, shape)
+        feeds[name], definition = _insert_placeholder(definition, images, shape)
+        fixed_ports[name] = PortInfo(name, images.frontier.dtype, shape)
     feeds = {name: tensor for name, tensor in feeds.items() if name not in cut.unread}
     ports = replace(
         loaded.ports,
@@ -189,7 +189,7 @@ def _find_images(graph_def: Any, feed: str, source: str, ends: Sequence[str], st
     if size is None or size[2] not in (1, 3):
         raise ImportModelError(
             f"The input {feed!r} becomes {frontier.tensor} {list(frontier.shape)} for {count} strings, which is no "
-            "picture of height, width and 1 or 3 channels: decode in the caller, and feed numbers."
+            "image of height, width and 1 or 3 channels: decode in the caller, and feed numbers."
         )
     return EncodedImages(frontier, strings, size)
 
@@ -224,9 +224,9 @@ def _find_image_size(shape: Shape, count: int, *, scalar: bool) -> tuple[int, in
     return (dims[0], dims[1], dims[2]) if len(dims) == 3 else None
 
 
-def _insert_placeholder(graph_def: Any, pictures: EncodedImages, shape: Shape) -> tuple[str, Any]:
+def _insert_placeholder(graph_def: Any, images: EncodedImages, shape: Shape) -> tuple[str, Any]:
     """Return a placeholder of ``shape``, and the graph with it in place of the frontier."""
-    frontier = pictures.frontier
+    frontier = images.frontier
     dtype = tf.dtypes.as_dtype(frontier.dtype)
     result = copy_message(graph_def)
     scope = "pictures"

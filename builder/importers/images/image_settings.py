@@ -26,7 +26,7 @@ from builder.importers.loaded import RawGraph
 from builder.importers.rewrite import all_nodes, copy_message
 from builder.importers.samples.golden_inputs import PHOTOGRAPHS
 from builder.importers.samples.labelled_samples import decode_image
-from builder.importers.strings.frontier import PICTURE_OPS, run_graph
+from builder.importers.strings.frontier import IMAGE_OPS, run_graph
 
 LARGEST, MEAN = 2.0, 0.75
 """The largest allowed difference from TensorFlow's pixels in grey levels, and the largest mean over a photograph.
@@ -84,17 +84,17 @@ class FittedImage:
 class GraphDecoder:
     """The graph up to the frontier, as TensorFlow runs it."""
 
-    def __init__(self, raw: RawGraph, pictures: EncodedImages) -> None:
+    def __init__(self, raw: RawGraph, images: EncodedImages) -> None:
         self.graph, self.accurate = load_graph(raw.graph_def), load_graph(_use_accurate_decoding(raw.graph_def))
         self.numbers, self.old_grids = _collect_numbers(raw.graph_def), _find_old_grids(raw.graph_def)
-        self.source = raw.feeds[pictures.frontier.feed]
-        self.pictures = pictures
-        self.base64 = "DecodeBase64" in pictures.frontier.ops
+        self.source = raw.feeds[images.frontier.feed]
+        self.images = images
+        self.base64 = "DecodeBase64" in images.frontier.ops
 
     def make_feeds(self, data: bytes) -> dict[str, Any]:
         """Return the JPEG ``data`` for every string, by tensor."""
         text = base64.urlsafe_b64encode(data).rstrip(b"=") if self.base64 else data
-        return {self.source: np.full(self.pictures.strings, text, object)}
+        return {self.source: np.full(self.images.strings, text, object)}
 
     def decode_pixels(self, data: bytes, *, as_saved: bool = False) -> Array:
         """Return the pixels of the JPEG ``data``: float64 [height, width, channels]. Raises ImportModelError.
@@ -102,10 +102,10 @@ class GraphDecoder:
         Decoding is libjpeg's accurate one, equal to Pillow's to the bit, unless ``as_saved``.
         """
         (decoded,) = run_graph(
-            self.graph if as_saved else self.accurate, [self.pictures.frontier.tensor], self.make_feeds(data)
+            self.graph if as_saved else self.accurate, [self.images.frontier.tensor], self.make_feeds(data)
         )
-        count = int(np.prod(self.pictures.strings, dtype=np.int64))
-        pixels: Array = np.asarray(decoded, np.float64).reshape(count, *self.pictures.size)[0]
+        count = int(np.prod(self.images.strings, dtype=np.int64))
+        pixels: Array = np.asarray(decoded, np.float64).reshape(count, *self.images.size)[0]
         return pixels
 
 
@@ -129,7 +129,7 @@ def fit_image_settings(host: GraphDecoder, configured: ImageSpec | None) -> Fitt
 
     Raises ImportModelError, with the difference in grey levels, if none are near enough.
     """
-    frontier, (height, width, channels) = host.pictures.frontier, host.pictures.size
+    frontier, (height, width, channels) = host.images.frontier, host.images.size
     scale, offset, reverse = _measure_scale(host)
     mean = tuple(_round_mean(float(-b / a)) for a, b in zip(scale, offset, strict=True))
     base = ImageSpec(
@@ -155,7 +155,7 @@ def fit_image_settings(host: GraphDecoder, configured: ImageSpec | None) -> Fitt
     if configured and (configured.height, configured.width, configured.channels) != (height, width, channels):
         raise ImportModelError(
             f"[image] says {configured.width} x {configured.height} pixels in {configured.mode}; the graph makes "
-            f"{width} x {height} of each picture, in {channels} channel{'s' if channels > 1 else ''}. Delete [image]: "
+            f"{width} x {height} of each image, in {channels} channel{'s' if channels > 1 else ''}. Delete [image]: "
             "the graph says it."
         )
     tried = [configured] if configured else list(_iterate_candidates(base, host))
@@ -191,7 +191,7 @@ def describe_fit(fitted: FittedImage) -> str:
     grid = f", grid {image.grid}" if image.grid != "half_pixel" else ""
     crop = f", crop {image.crop:g}" if image.crop != 1 else ""
     return (
-        f"pictures in {image.feed!r}: {', '.join(ops)} → [image] {image.width} x {image.height}, {image.mode}"
+        f"images in {image.feed!r}: {', '.join(ops)} → [image] {image.width} x {image.height}, {image.mode}"
         f"{', bgr' if image.channel_order == 'bgr' else ''}, {image.resize}{' with antialias' * image.antialias}, "
         f'fit = "{image.fit}"{crop}{grid}, scale {scale}, mean {mean}; off TensorFlow\'s pixels by '
         f"{fitted.as_saved.mean:.2f} grey levels in the mean, {fitted.as_saved.most:.1f} at most "
@@ -199,28 +199,28 @@ def describe_fit(fitted: FittedImage) -> str:
     )
 
 
-_NAMED_OPS = (PICTURE_OPS - {"ExtractJpegShape"}) | {"CropAndResize", *_METHODS}
+_NAMED_OPS = (IMAGE_OPS - {"ExtractJpegShape"}) | {"CropAndResize", *_METHODS}
 """Ops that a description names."""
 
 
 def _measure_scale(host: GraphDecoder) -> tuple[Array, Array, bool]:
     """Return scale and offset per channel, and whether red comes last. Raises ImportModelError."""
-    height, width, channels = host.pictures.size
+    height, width, channels = host.images.size
 
     def of(*colour: int) -> Array:
-        picture = np.full((height, width, 3), colour, np.uint8)
-        colours: Array = host.decode_pixels(encode_jpeg(picture)).mean((0, 1))
+        image = np.full((height, width, 3), colour, np.uint8)
+        colours: Array = host.decode_pixels(encode_jpeg(image)).mean((0, 1))
         return colours
 
     black, grey, white = (of(v, v, v) for v in (0, 128, 255))
     scale, offset = (white - black) / 255, black
     uneven = np.abs(black + scale * 128 - grey).max() > 0.6 * np.abs(scale).max()
     if not np.all(np.abs(scale) > 1e-9) or uneven or not np.all(np.isfinite([scale, offset])):
-        frontier = host.pictures.frontier
+        frontier = host.images.frontier
         raise ImportModelError(
-            f"The input {frontier.feed!r} is encoded pictures, and {frontier.tensor} is the first tensor of one size "
+            f"The input {frontier.feed!r} is encoded images, and {frontier.tensor} is the first tensor of one size "
             f"behind {' -> '.join(frontier.ops)}. Its values are in no proportion to the pixels' (black is "
-            f"{black[0]:.4g}, grey {grey[0]:.4g}, white {white[0]:.4g}): normalise pictures after they have one size, "
+            f"{black[0]:.4g}, grey {grey[0]:.4g}, white {white[0]:.4g}): normalise images after they have one size, "
             "outside of tf.map_fn."
         )
     if channels == 1:
@@ -230,7 +230,7 @@ def _measure_scale(host: GraphDecoder) -> tuple[Array, Array, bool]:
 
 
 def _iterate_candidates(base: ImageSpec, host: GraphDecoder) -> Iterator[ImageSpec]:
-    ops = host.pictures.frontier.ops
+    ops = host.images.frontier.ops
     methods = [method for op, methods in _METHODS.items() if op in ops for method in methods]
     # One number in the graph may be the share of an image that is cropped, and another the length of a short side.
     short = min(base.width, base.height)
@@ -286,7 +286,7 @@ def _describe_misfit(fitted: FittedImage, grids: Sequence[tuple[str, Grid]]) -> 
             "tf.image.resize, or with half_pixel_centers=True, or export a signature that takes pixels."
         )
     return (
-        f"The input {image.feed!r} is encoded pictures, and the graph does to them what [image] cannot: at its "
+        f"The input {image.feed!r} is encoded images, and the graph does to them what [image] cannot: at its "
         f'nearest ({image.resize}{" with antialias" * image.antialias}, fit = "{image.fit}") the function\'s pixels '
         f"are off TensorFlow's by {fitted.off.mean:.1f} grey levels in the mean and {fitted.off.most:.0f} at most; "
         f"{MEAN:g} and {LARGEST:g} are allowed.\n"

@@ -72,9 +72,9 @@ def make_cases(spec: ModelSpec, feeds: list[TensorSpec]) -> Iterator[tuple[str, 
         return
     feed = spec.image.feed or feeds[0].name
     paths = sorted(PHOTOGRAPHS.glob("*.jpg"))
-    pictures = [read_photograph(path, spec.image) for path in paths]
+    photographs = [read_photograph(path, spec.image) for path in paths]
     for i, path in enumerate(paths):
-        batch = np.stack([pictures[(i + item) % len(pictures)] for item in range(spec.batch)])
+        batch = np.stack([photographs[(i + item) % len(photographs)] for item in range(spec.batch)])
         arrays = {f.name: make_random_values(f, RANDOM_CASES + i) for f in feeds}
         yield f"{_PHOTO}{path.stem}", {**arrays, feed: batch}
 
@@ -245,6 +245,6 @@ def read_photograph(path: Path, image: ImageSpec) -> Array:
     from PIL import Image
 
     with Image.open(path) as opened:
-        picture = opened.convert("L" if image.mode == "grey" else "RGB")
-    picture = picture.resize((image.width, image.height), Image.Resampling.BILINEAR)
-    return np.asarray(picture, np.uint8).reshape(image.height, image.width, image.channels)
+        photograph = opened.convert("L" if image.mode == "grey" else "RGB")
+    photograph = photograph.resize((image.width, image.height), Image.Resampling.BILINEAR)
+    return np.asarray(photograph, np.uint8).reshape(image.height, image.width, image.channels)

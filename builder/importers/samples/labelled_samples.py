@@ -30,14 +30,14 @@ def read_labelled_images(
     evenly from all. Raises UsageError if there are no images, or if a folder's name is not a label.
     """
     assert spec.image is not None
-    files, labels, output = _list_labelled_files(folder, spec, _IMAGES, "pictures")
+    files, labels, output = _list_labelled_files(folder, spec, _IMAGES, "images")
     if most is not None and len(files) > most:
         indices = [int(i) for i in np.linspace(0, len(files) - 1, most)]
         files, labels = [files[i] for i in indices], None if labels is None else labels[indices]
     return np.stack([decode_image(file.read_bytes(), spec.image, str(file)) for file in files]), labels, output
 
 
-def decode_image(data: bytes, image: ImageSpec, where: str = "a picture") -> Array:
+def decode_image(data: bytes, image: ImageSpec, where: str = "an image") -> Array:
     """Decode the image file ``data`` as the function does: uint8 [height, width, channels]; ``where`` names it.
 
     Raises UsageError if it cannot be decoded.

@@ -70,13 +70,13 @@ def read_samples(path: Path, spec: ModelSpec, feeds: Sequence[TensorSpec], most:
     elif spec.text:
         arrays, labels, output = read_labelled_texts(path, spec, feeds)
     elif spec.image is None:
-        why = "the model takes no pictures, sound or text; its model.toml has no [image], [audio] or [text]"
+        why = "the model takes no images, sound or text; its model.toml has no [image], [audio] or [text]"
         raise UsageError(f"{path}: {why}.")
     else:
         images, labels, output = read_labelled_images(path, spec, most and most * spec.batch)
         arrays = {_IMAGES: images}
-    kind = "pictures" if spec.image and _IMAGES in arrays else "inputs"
-    if kind == "pictures":
+    kind = "images" if spec.image and _IMAGES in arrays else "inputs"
+    if kind == "images":
         arrays = _name_images(arrays, spec, feeds)
     runs, items = _split_runs(path, arrays, spec.batch, feeds)
     classes = None if labels is None else _check_classes(path, labels, items)

@@ -23,13 +23,13 @@ from builder.importers.rewrite import become_constant, called_by, copy_message, 
 from builder.importers.strings.string_graph import find_downstream, find_upstream
 from builder.importers.xla_ops import is_compiled
 
-PICTURE_OPS = frozenset({
+IMAGE_OPS = frozenset({
     "DecodeAndCropJpeg", "DecodeBase64", "DecodeBmp", "DecodeGif", "DecodeImage", "DecodeJpeg", "DecodePng",
     "DecodeWebP", "ExtractJpegShape",
 })  # fmt: skip
 """Ops that decode an image into pixels."""
 
-HOST_OPS = PICTURE_OPS | {
+HOST_OPS = IMAGE_OPS | {
     "AsString", "Assert", "CropAndResize", "ScaleAndTranslate", "StringJoin", "StringLength", "StringStrip", "Substr",
     "SubstrV2",
 }  # fmt: skip

@@ -167,7 +167,9 @@ def _trace_model(reader: Reader, model: Any, ports: ModelPorts, shapes: Mapping[
         if node not in captures:
             return None
         pair = tf.raw_ops.LookupTableExportV2(table_handle=captures[node], Tkeys=keys, Tvalues=values)
-        table = LookupTable.from_arrays(*(tensor.numpy() for tensor in pair))
+        arrays = [tensor.numpy() for tensor in pair]
+        order = sorted(range(len(arrays[0])), key=lambda at: (arrays[1][at], arrays[0][at]))  # TensorFlow has none.
+        table = LookupTable.from_arrays(*(array[order] for array in arrays))
         if table is not None and not table.of_numbers:
             filled_tables[node] = table
         return table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -289,6 +290,8 @@ def test_a_text_of_any_length_answers_as_alone(layers: str, tmp_path: Path) -> N
     (feed,) = [port.spec for port in graph.feeds]
     assert (feed.name, feed.shape) == ("text", (3, 6))
     words = parse_program(graph.words_path.read_bytes())
+    (table,) = json.loads(graph.words_path.read_bytes().partition(b"\n")[2])["tables"]
+    assert table == {"strings": True, "keys": WORDS, "first": 2}  # in the vocabulary's order, as TensorFlow has none
     texts = ["The cat sat!", "on", "the mat x zebra the cat"]
     size, made = sized(words, {"text": [text.encode() for text in texts]}, [{"text": ports(graph)["text"]}])
     ids = np.frombuffer(made["text"], feed.dtype).reshape(feed.shape)

@@ -46,17 +46,15 @@ def compare_bundle_files(recorded: Path, made: Path) -> BundleComparison:
     before, after = (subjects_of(_read_statement(folder)) for folder in (recorded, made))
     differing: dict[str, str] = {}
     measured: dict[str, str] = {}
-    for name in [*before, *(name for name in after if name not in before)]:
+    for name in before | after:
         if name not in before or name not in after:
             differing[name] = "only in the first" if name in before else "only in the new one"
         elif before[name] != after[name]:
-            recorded_file, made_file = recorded / name, made / name
-            if Path(name).name == "manifest.json" and _strip_measurements(recorded_file, before) == _strip_measurements(
-                made_file, after
-            ):
-                measured[name] = _find_measured_change(recorded_file, made_file)
+            old, new = recorded / name, made / name
+            if old.name == "manifest.json" and _strip_measurements(old, before) == _strip_measurements(new, after):
+                measured[name] = next(_list_differences(_read_json(old), _read_json(new)), "how it is written")
             else:
-                differing[name] = first_difference(recorded_file, made_file)
+                differing[name] = first_difference(old, new)
     return BundleComparison(len(before), differing, measured, tuple(_compare_inputs(recorded, made)))
 
 
@@ -89,11 +87,6 @@ def _strip_measurements(path: Path, subjects: Mapping[str, str]) -> str | bytes:
     return manifest if isinstance(manifest, bytes) else _format_json(without(manifest))
 
 
-def _find_measured_change(recorded: Path, made: Path) -> str:
-    """Return the first place where two manifests differ in measured values."""
-    return next(list_differences(_read_json(recorded), _read_json(made)), "how it is written")
-
-
 def _read_json(path: Path) -> Any:
     """Read a file of JSON; return its bytes if it is not JSON, or not written as a bundle's manifest is.
 
@@ -118,7 +111,7 @@ def _compare_inputs(recorded: Path, made: Path) -> Iterator[str]:
     for name in names:
         before, after = (_read_recorded_inputs((folder / name).parent) for folder in (recorded, made))
         where = f"{Path(name).parent}: " if "/" in name else ""
-        for key in [*before, *(key for key in after if key not in before)]:
+        for key in before | after:
             if before.get(key) != after.get(key):
                 yield f"{where}{key}: {before.get(key, 'not there')} → {after.get(key, 'not there')}"
 
@@ -153,7 +146,7 @@ def first_difference(recorded: Path, fresh: Path) -> str:
 def _by_kind(recorded: Path, fresh: Path, a: bytes, b: bytes) -> str:
     """Describe the difference in words that fit the format of both files; empty for an unknown format."""
     if recorded.suffix == ".json":
-        return next(list_differences(json.loads(a), json.loads(b)), "how it is written")
+        return next(_list_differences(json.loads(a), json.loads(b)), "how it is written")
     if zipfile.is_zipfile(recorded) and zipfile.is_zipfile(fresh):
         return _compare_zips(recorded, fresh)
     if a.startswith(b"\x7fELF") and b.startswith(b"\x7fELF"):
@@ -163,18 +156,18 @@ def _by_kind(recorded: Path, fresh: Path, a: bytes, b: bytes) -> str:
     return ""
 
 
-def list_differences(a: Any, b: Any, place: str = "") -> Iterator[str]:
+def _list_differences(a: Any, b: Any, place: str = "") -> Iterator[str]:
     """Yield each place where two JSON values differ, as text."""
     if isinstance(a, dict) and isinstance(b, dict):
-        for key in [*a, *(key for key in b if key not in a)]:
+        for key in a | b:
             where = f"{place}.{key}" if place else key
             if key not in a or key not in b:
                 yield f"{where}: {'only in the first' if key in a else 'only in the new one'}"
             else:
-                yield from list_differences(a[key], b[key], where)
+                yield from _list_differences(a[key], b[key], where)
     elif isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
         for number, (old, new) in enumerate(zip(a, b, strict=True)):
-            yield from list_differences(old, new, f"{place}[{number}]")
+            yield from _list_differences(old, new, f"{place}[{number}]")
     elif a != b:
         yield f"{place}: {_quote_value(a)} → {_quote_value(b)}"
 

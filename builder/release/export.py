@@ -57,7 +57,7 @@ class NamedWeight:
     value: Array
 
 
-def list_weights(graph_def: Any, variables: Mapping[str, str]) -> tuple[NamedWeight, ...]:
+def _list_weights(graph_def: Any, variables: Mapping[str, str]) -> tuple[NamedWeight, ...]:
     """Return the weights at the top of ``graph_def``, in its order.
 
     ``variables``: Const nodes that were variables, and their names. Constants of the model that were never variables
@@ -130,7 +130,7 @@ def export_model(ws: Workspace, out: Path | None = None) -> Export:
     imported = import_variants(ws.alone)
     graph = imported.graph
     with ws.progress.show_stage("export", "weights, graph and configuration"), replace_folder(folder) as fresh:
-        weights = list_weights(graph.read_reference(), graph.variables)
+        weights = _list_weights(graph.read_reference(), graph.variables)
         tensors = {w.name: w.value for w in weights} | {s.name: s.value for s in _list_states(graph)}
         save_tensors(tensors, fresh / WEIGHTS)
         shutil.copyfile(graph.reference_path, fresh / GRAPH)

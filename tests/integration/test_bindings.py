@@ -33,7 +33,7 @@ from builder.compiler.link.static_archive import link_archive, list_global_symbo
 from builder.compiler.link.toolchain import Toolchain
 from builder.importers.graph import FrozenGraph
 from builder.release.bindings.describe import BindingDescription, parse_description, to_camel_case
-from builder.release.wasm.node_runner import find_node
+from builder.release.wasm.verify_module import find_node
 from builder.verify.golden import GoldenFile
 from tests.conftest import ROOT, make_bundle
 from tests.support import needs

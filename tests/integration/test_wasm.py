@@ -15,8 +15,7 @@ from builder.compiler.lower import LoweringOptions, LoweringPath, lower_graph
 from builder.compiler.lower.compress import WeightRules
 from builder.importers.graph import FrozenGraph
 from builder.release.wasm.link_module import BASELINE, FLAVOURS, SIMD, Flavour, emit_sources, link_module
-from builder.release.wasm.node_runner import PREDICT, find_node, verify_in_node
-from builder.release.wasm.verify_module import verify_module
+from builder.release.wasm.verify_module import PREDICT, find_node, verify_in_node, verify_module
 from builder.verify.golden import GoldenFile
 from builder.verify.verification import require_passed
 from tests.conftest import ROOT

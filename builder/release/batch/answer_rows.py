@@ -117,11 +117,11 @@ def _read_attempt(run: BatchRun, attempt: BatchAttempt, s3: Any) -> Iterator[Res
         number, items = batch
         return list(join_answers(items, read_object(run.place.join_key(attempt.make_part_name(number)), s3)))
 
-    for batch_items in map_ahead(fetched, read_batches(read_lines(run, attempt.list, s3))):
+    for batch_items in _map_ahead(fetched, read_batches(_read_lines(run, attempt.list, s3))):
         yield from batch_items
 
 
-def map_ahead(work: Callable[[T], R], arguments: Iterable[T]) -> Iterator[R]:
+def _map_ahead(work: Callable[[T], R], arguments: Iterable[T]) -> Iterator[R]:
     """Yield the result of ``work`` for each of ``arguments``, in their order; a few are worked on at once."""
     with ThreadPoolExecutor(_AHEAD) as pool:
         waiting: deque[Future[R]] = deque()
@@ -135,13 +135,13 @@ def map_ahead(work: Callable[[T], R], arguments: Iterable[T]) -> Iterator[R]:
 
 def _read_reused(run: BatchRun, s3: Any) -> Iterator[ResultRow]:
     try:
-        for line in read_lines(run, "reused.jsonl", s3):
+        for line in _read_lines(run, "reused.jsonl", s3):
             yield ResultRow(**json.loads(line))
     except (ValueError, TypeError) as error:
         raise BatchError(f"{run.place.join_key('reused.jsonl')} is damaged: {error}") from error
 
 
-def read_lines(run: BatchRun, name: str, s3: Any) -> Iterator[bytes]:
+def _read_lines(run: BatchRun, name: str, s3: Any) -> Iterator[bytes]:
     """Yield the lines of an object of the run while it is read. Raises BatchError."""
     with open_object(run.place.join_key(name), s3) as body:
         for line in body.iter_lines(chunk_size=1 << 20):

@@ -38,7 +38,7 @@ class BatchStack:
             raise UsageError(f"{place} is not below {self.results}, where this stack may write.")
 
 
-def find_stack(stack: str, client: Callable[[str], Any]) -> BatchStack:
+def _find_stack(stack: str, client: Callable[[str], Any]) -> BatchStack:
     """Ask AWS about ``stack``. ``client`` makes a client of the service that it is given. Raises BatchError."""
     with batch_errors(f"looking for the stack {stack}"):
         description = client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
@@ -104,7 +104,7 @@ def start_batch(
     """Plan ``request``, say what it costs, and start it. Raises BatchError, UsageError, EnvironmentSetupError."""
     s3 = client("s3") if request.to or request.reuse or request.source.startswith("s3://") else None
     location = S3Location.from_address(request.to) if request.to else None
-    aws = find_stack(request.stack, client) if request.stack else None
+    aws = _find_stack(request.stack, client) if request.stack else None
     if aws and location:
         aws.require_writable(location)
         if find_run(str(location), s3):
@@ -164,7 +164,7 @@ def resume_batch(
         if not listing.items:
             say("nothing is left that another attempt could answer")
             return BatchStart(None, None, 0, run.reused, None)
-        aws = find_stack(stack, client)
+        aws = _find_stack(stack, client)
         most = per_invocation or max(1, run.last.per_invocation // 4)  # smaller than the failed batches
         plan = plan_batches(_make_workload(listing, times(), aws.function, run.settings["max_concurrency"]), most)
         if dry_run:

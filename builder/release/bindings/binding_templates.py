@@ -127,7 +127,7 @@ def _make_tensor_values(
         "ID": tensor.identifier.upper(),
         "Id": to_camel_case(tensor.identifier),
         "quoted": syntax.quote(spec.name),
-        "about": syntax.comment(describe_tensor(description, tensor)),
+        "about": syntax.comment(_describe_tensor(description, tensor)),
         "type": syntax.types[spec.dtype],
         "zero": "0.0" if spec.dtype.startswith("float") else "0",
         "format": syntax.formats.get(spec.dtype[0], syntax.formats["i"]),
@@ -172,7 +172,7 @@ def _make_head_values(head: OutputHead, syntax: LanguageSyntax) -> dict[str, Any
     }
 
 
-def describe_tensor(description: BindingDescription, tensor: BindingTensor) -> str:
+def _describe_tensor(description: BindingDescription, tensor: BindingTensor) -> str:
     """Describe a tensor as ``float32 [1, 10]``, with the model's own name where that is another one."""
     text = tensor.shape + (f", as large as {tensor.sized_by} says" if tensor.sized_by else "")
     if tensor.spec.name != tensor.identifier:

@@ -175,13 +175,13 @@ def parse_description(text: str) -> BindingDescription:
 
 def package_name(name: str) -> str:
     """Return ``name`` as an identifier that no language reserves and no standard library module has."""
-    word = to_snake_case(name)
+    word = _to_snake_case(name)
     # A script's own folder comes before Python's library.
     is_taken = word in RESERVED | TAKEN or word in sys.stdlib_module_names
     return f"{word}_model" if is_taken else word
 
 
-def to_snake_case(name: str) -> str:
+def _to_snake_case(name: str) -> str:
     """Convert ``name`` to snake_case ASCII: ``StatefulCall:1`` is ``stateful_call_1``, ``0`` is ``x0``."""
     word = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
     word = re.sub(r"[\W_]+", "_", word, flags=re.ASCII).strip("_").lower()
@@ -192,7 +192,7 @@ def make_identifiers(names: Iterable[str]) -> list[str]:
     """Return a different identifier for each name; later ones of the same name get a number."""
     identifiers: list[str] = []
     used_names: set[str] = set()
-    for word in map(to_snake_case, names):
+    for word in map(_to_snake_case, names):
         unique = word = f"{word}_" if word in RESERVED else word
         number = 2
         # Languages that write words together, as Go does, must be able to tell them apart, too.

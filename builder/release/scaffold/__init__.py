@@ -70,11 +70,11 @@ def make_service_files(service: Service) -> dict[str, str]:
     )
     texts = {path: _fill_template(template, values) for path, template in FILES.items()}
     texts["samconfig.toml"] = _fill_template("samconfig.toml.in", {"environments": environments})
-    texts["template.yaml"] = make_service_template(service)
+    texts["template.yaml"] = _make_service_template(service)
     return texts
 
 
-def make_service_template(service: Service) -> str:
+def _make_service_template(service: Service) -> str:
     """Return the core template and its add-ons, with the project's model as ModelName's default."""
     command = f"coldforge new{' --with ' if service.addons else ''}{','.join(service.addons)}"
     head = f"# Written by `{command}`. `coldforge new --update .` shows what a newer coldforge has.\n"

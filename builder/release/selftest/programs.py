@@ -42,7 +42,7 @@ TIMEOUT = 1800
 """Seconds after which a program that does not end is stopped."""
 
 
-def write_cases(expected: ExpectedAnswers, model: str, folder: Path) -> Path:
+def _write_cases(expected: ExpectedAnswers, model: str, folder: Path) -> Path:
     """Write cases.h, cases.bin and cases.S for ``expected`` into ``folder``, and return the assembly file."""
     offsets, end = [], 0
     for port in (*expected.feeds, *expected.fetches):
@@ -171,7 +171,7 @@ def build_programs(
     Raises LinkError, or VerifyError for unfit golden answers.
     """
     with open_expected(graph, spec, rounding) as expected:
-        cases = write_cases(expected, spec.name, folder)
+        cases = _write_cases(expected, spec.name, folder)
     toolchain = Toolchain(target, cache / "zig")
     for kind in KINDS:
         toolchain.compile_program(

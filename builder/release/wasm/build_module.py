@@ -31,8 +31,7 @@ from builder.pipeline.resolve_strings import complete_workspace
 from builder.pipeline.verify_library import load_roundings
 from builder.pipeline.workspace import Workspace
 from builder.release.wasm.link_module import FLAVOURS, Flavour, emit_sources, link_module
-from builder.release.wasm.node_runner import PREDICT, find_node, verify_in_node
-from builder.release.wasm.verify_module import is_wasmtime_installed, verify_module
+from builder.release.wasm.verify_module import PREDICT, find_node, is_wasmtime_installed, verify_in_node, verify_module
 from builder.verify.expected_answers import Rounding
 from builder.verify.verification import Verification, require_passed
 
@@ -90,26 +89,26 @@ def build_wasm(ws: Workspace) -> tuple[WasmModule, ...]:
     compiled = compile_variants(ws, imported)
     settled = resolve_by_rule(ws)
     ws = ws.for_spec(settled.spec)
-    modules = [build_verified_module(ws, compiled, settled, flavour) for flavour in FLAVOURS]
+    modules = [_build_verified_module(ws, compiled, settled, flavour) for flavour in FLAVOURS]
     for module in modules:
         for verification in module.verifications.values():
             require_passed(verification)
     return _deliver_modules(ws, compiled, modules, folder)
 
 
-def build_verified_module(
+def _build_verified_module(
     ws: Workspace, compiled: CompiledModel, settled: ResolvedOptions, flavour: Flavour
 ) -> WasmModule:
     """Return the first module that agrees with TensorFlow, or the last one; ``ws.spec`` has its options resolved."""
 
     def lowered(attempt: LoweringAttempt) -> EmittedSources | None:
-        return None if attempt.in_parts else emit_variants(ws, compiled, settled, attempt, emit_module)
+        return None if attempt.in_parts else emit_variants(ws, compiled, settled, attempt, _emit_module)
 
     *_, wasm_module = try_attempts(ws.spec, lowered, lambda emitted: _try_module(ws, compiled, emitted, flavour))
     return wasm_module
 
 
-def emit_module(ws: Workspace, _: CompiledModel, lowered: Sequence[LoweredProgram], folder: Path) -> None:
+def _emit_module(ws: Workspace, _: CompiledModel, lowered: Sequence[LoweredProgram], folder: Path) -> None:
     """Write the sources of both flavours."""
     (lowering,) = lowered
     emit_sources(lowering.program, ws.spec, folder)

@@ -92,14 +92,14 @@ def is_read_correctly(
     Then ``left`` is not wrong, but another value than TensorFlow's: XLA may move a factor to a later step.
     """
     steps = lowered.program.steps
-    known = {id(output.step): output for output in lefts}
+    outputs = {id(output.step): output for output in lefts}
     step: Step = left.step
     later = iter(steps)
-    next(step for step in later if step is left.step)
+    next(other for other in later if other is step)  # go to the step itself
     while memory := step.stored.buffer if isinstance(step, LayerStep) else _find_written_buffer(step):
-        reader = next((step for step in later if _touches_memory(step, memory)), None)
-        if reader is None or id(reader) in known:
-            return reader is not None and known[id(reader)] in right
+        reader = next((other for other in later if _touches_memory(other, memory)), None)
+        if reader is None or id(reader) in outputs:
+            return reader is not None and outputs[id(reader)] in right
         step = reader
     return False
 

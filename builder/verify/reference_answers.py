@@ -197,7 +197,7 @@ def explain_too_few(undecided: Mapping[str, str], left: int, feeds: Sequence[Ten
 
 
 def _find_more_exact(
-    asked: ReferenceAnswers, outputs: Sequence[ExpectedOutput], exact: Mapping[str, Fetches]
+    references: ReferenceAnswers, outputs: Sequence[ExpectedOutput], exact: Mapping[str, Fetches]
 ) -> dict[str, dict[str, Array]]:
     """Return the answers of float64 that replace TensorFlow's own, by case and fetch.
 
@@ -208,7 +208,7 @@ def _find_more_exact(
     for case, fetches in exact.items():
         for output in outputs:
             name = output.fetch.name
-            own, wide = asked.answers[case][name], fetches[name]
+            own, wide = references.answers[case][name], fetches[name]
             if own.dtype.name not in FLOATS or own.shape != wide.shape:
                 continue
             error, allowed = measure_errors(own, wide, loosen_to_default(output.tolerance))
@@ -282,27 +282,27 @@ def answer_calls(graph: FrozenGraph, calls: Mapping[str, Feeds], may_fail: Colle
 
 
 def _find_undecided(
-    asked: ReferenceAnswers, graph: FrozenGraph, outputs: Sequence[ExpectedOutput], exact: Mapping[str, Fetches]
+    references: ReferenceAnswers, graph: FrozenGraph, outputs: Sequence[ExpectedOutput], exact: Mapping[str, Fetches]
 ) -> dict[str, str]:
-    """Return the cases of ``asked`` on which TensorFlow is undecided, with reasons; of a sequence of calls the first.
+    """Return the cases on which TensorFlow is undecided, with reasons; of a sequence of calls the first.
 
     ``exact``: TensorFlow's answers in float64, if it has them.
     """
 
     def find(moved: Iterable[tuple[str, Fetches]], when: str) -> dict[str, str]:
-        return find_unstable_cases(outputs, asked.answers, dict(moved), when, asked.share)
+        return find_unstable_cases(outputs, references.answers, dict(moved), when, references.share)
 
-    reasons = find(asked.moved.items(), "when weights and inputs move by one unit in the last place")
+    reasons = find(references.moved.items(), "when weights and inputs move by one unit in the last place")
     if not graph.states:
-        zeros = move_zeros(asked.calls, asked.reading.feeds)
+        zeros = move_zeros(references.calls, references.reading.feeds)
         moved = run_reference(graph, graph.read_reference(), zeros, may_fail=zeros) if zeros else ()
         reasons = find(moved, "when zeros of the input move by 1e-7") | reasons
         reasons = find(((case, fetches) for case, fetches in exact.items() if case in EDGES), "in float64") | reasons
-        for first in (True, False) if UNSTABLE in asked.reading.ops else ():
+        for first in (True, False) if UNSTABLE in references.reading.ops else ():
             definition = break_ties(graph.read_reference(), first=first)
-            moved = run_reference(graph, definition, asked.calls, may_fail=asked.calls)
+            moved = run_reference(graph, definition, references.calls, may_fail=references.calls)
             reasons = find(moved, "when equal scores move apart, whose order an unstable sort decides") | reasons
-    chosen = [case for case in asked.calls if case in reasons][: 1 if graph.states else None]
+    chosen = [case for case in references.calls if case in reasons][: 1 if graph.states else None]
     return {case: reasons[case] for case in chosen}
 
 

@@ -177,8 +177,10 @@ def compute_inner_values(
     loaded = load_graph(definition)
     with reference_session(loaded) as session:
         assign_variables(loaded, session, graph.first_state())
-        known = {op.name: op.outputs[0] for op in loaded.get_operations() if op.name in set(ops) and op.outputs}
-        wanted = {name: tensor for name, tensor in known.items() if tensor.dtype.is_floating or tensor.dtype.is_integer}
+        tensors = {op.name: op.outputs[0] for op in loaded.get_operations() if op.name in set(ops) and op.outputs}
+        wanted = {
+            name: tensor for name, tensor in tensors.items() if tensor.dtype.is_floating or tensor.dtype.is_integer
+        }
         values = session.run(wanted, {port.tensor: feeds[port.spec.name] for port in graph.feeds})
     return {name: np.asarray(value) for name, value in values.items() if np.asarray(value).dtype.kind in "iuf"}
 

@@ -39,8 +39,10 @@ def require_known(spec: ModelSpec, names: Sequence[str]) -> None:
     """Raise SpecError for an exception whose pattern fits no layer."""
     for layer in spec.layers:
         if layer.activations and not any(fnmatchcase(name, layer.name) for name in names):
-            known = ", ".join(dict.fromkeys(names)) or "none"
-            raise SpecError(f'[[layers]].name: "{layer.name}" matches no layer of the model; its layers are: {known}.')
+            existing = ", ".join(dict.fromkeys(names)) or "none"
+            raise SpecError(
+                f'[[layers]].name: "{layer.name}" matches no layer of the model; its layers are: {existing}.'
+            )
 
 
 LEAST_RECURRENT = 1 << 14

@@ -29,7 +29,6 @@ from builder.package import openapi
 from handler.budget import RequestLimits
 from handler.description import Description, Port, parse_description
 from handler.errors import HandlerError, InferenceError, StartupError, WrongShapeError
-from handler.http import ANSWER_LIMIT
 from handler.model import Model
 from handler.protocols import open_inference, predict, tf_serving
 from handler.request import count_items, make_feeds, split_request
@@ -185,7 +184,7 @@ def request_of(protocol: str, x: np.ndarray, description: Description) -> Any:
     if protocol == "predict":
         return predict.parse_event({"inputs": {"x": x.tolist()}}, description, limits)
     if protocol == "serving":
-        return tf_serving._parse_request({"x": x.tolist()}, description, limits, ANSWER_LIMIT)
+        return tf_serving._parse_request({"x": x.tolist()}, description, limits)
     tensor = {"name": "x", "shape": list(x.shape), "datatype": "FP32", "data": x.ravel().tolist()}
     return open_inference._parse_request({"inputs": [tensor]}, memoryview(b""), description, limits, lambda *_: None)
 
@@ -216,7 +215,7 @@ def test_every_protocol_refuses_what_is_too_long(described: Description, protoco
 
 def test_texts_of_one_request_have_one_length(described: Description) -> None:
     with pytest.raises(HandlerError):
-        tf_serving._parse_request({"x": [[1.0] * 5, [1.0] * 6]}, described, RequestLimits(), ANSWER_LIMIT)
+        tf_serving._parse_request({"x": [[1.0] * 5, [1.0] * 6]}, described, RequestLimits())
 
 
 def test_metadata_leave_open_what_differs(described: Description) -> None:

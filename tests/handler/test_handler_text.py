@@ -240,7 +240,7 @@ def test_open_inference_refuses_what_is_no_text(client: Client) -> None:
         ({"data": "ab"}, '"input_ids" must have its data as a list of strings'),
         (
             {"shape": [0], "data": []},
-            '"input_ids" must have the shape [n] where it holds BYTES, one picture or text each',
+            '"input_ids" must have the shape [n] where it holds BYTES, one image or text each',
         ),
         ({"shape": [21], "data": ["a"] * 21}, '"input_ids" has 21 elements; at most 20 are allowed at a time'),
     ):

@@ -46,11 +46,11 @@ def resolve_by_rule(ws: Workspace, recorded: PrecisionChoice | None = None) -> R
     """
     if ws.spec.weights.type != "auto":
         return calibrate_model(ws)
-    choice = _choose_weight_type(ws, recorded)
+    choice = choose_weight_type(ws, recorded)
     return replace(calibrate_model(ws.for_spec(apply_precision(ws.spec, choice.chosen))), choice=choice)
 
 
-def _choose_weight_type(ws: Workspace, recorded: PrecisionChoice | None = None) -> PrecisionChoice:
+def choose_weight_type(ws: Workspace, recorded: PrecisionChoice | None = None) -> PrecisionChoice:
     """Choose a type, once for the same model, spec, images and target, and print the tried ones.
 
     The times of ``recorded`` are another machine's, or this one's at another moment. Raises as ``resolve_by_rule``.

@@ -15,7 +15,7 @@ from builder.config import Source
 from builder.importers.keras_file import is_hdf5, read_version
 from builder.importers.keras_reader import Reader, find_difference, load_reader
 from builder.importers.loaded import HOW_TO_TRUST, LoadedModel, RawGraph, Shape, describe_renames, make_names_unique
-from builder.importers.lookup_tables import LookupTable, replace_lookups
+from builder.importers.lookup_tables import LookupTable, replace_lookups, sort_entries
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import keep_cases_functional, node_of
 from builder.importers.saved_model import freeze_saved_model as freeze_saved_model
@@ -167,9 +167,7 @@ def _trace_model(reader: Reader, model: Any, ports: ModelPorts, shapes: Mapping[
         if node not in captures:
             return None
         pair = tf.raw_ops.LookupTableExportV2(table_handle=captures[node], Tkeys=keys, Tvalues=values)
-        arrays = [tensor.numpy() for tensor in pair]
-        order = sorted(range(len(arrays[0])), key=lambda at: (arrays[1][at], arrays[0][at]))  # TensorFlow has none.
-        table = LookupTable.from_arrays(*(array[order] for array in arrays))
+        table = LookupTable.from_arrays(*sort_entries(*(tensor.numpy() for tensor in pair)))
         if table is not None and not table.of_numbers:
             filled_tables[node] = table
         return table

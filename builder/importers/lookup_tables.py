@@ -230,5 +230,10 @@ def _read_file(table: Any, fill: Any, path: Path | None) -> tuple[NDArray[Any], 
             keys, values = session.run(tf.raw_ops.LookupTableExportV2(table_handle=handle, Tkeys=keys, Tvalues=values))
     except (tf.errors.OpError, TypeError, ValueError):
         return None
-    order = sorted(range(len(keys)), key=lambda at: (values[at], keys[at]))  # A table has no order.
+    return sort_entries(keys, values)
+
+
+def sort_entries(keys: NDArray[Any], values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return what was exported from a table in the order of the values, as a table has no order."""
+    order = sorted(range(len(keys)), key=lambda at: (values[at], keys[at]))
     return keys[order], values[order]

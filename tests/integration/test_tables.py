@@ -15,7 +15,7 @@ from builder.base.errors import ImportModelError
 from builder.base.tf import import_tensorflow
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.graph import WORDS
-from builder.importers.lookup_tables import LookupTable, search_table
+from builder.importers.lookup_tables import LookupTable, search_table, sort_entries
 from handler.text.words import parse_program
 from tests.support import needs
 from tests.support.hostile import change_meta_graph
@@ -246,3 +246,8 @@ def test_a_table_of_words_is_refused_by_the_op_that_reads_it(tmp_path: Path) -> 
     model = keras.Sequential([keras.Input((4,), dtype="int64"), layer, L.StringLookup(vocabulary=["b", "a"])])
     with pytest.raises(UnsupportedOpsError, match=r"LookupTableFindV2 x2"):
         freeze(save_keras(model, tmp_path / "m.keras"), tmp_path / "out")
+
+
+def test_an_exported_table_has_one_order() -> None:
+    keys, values = np.array([b"cat", b"a", b"mat"], object), np.array([1, 2, 0])
+    assert [array.tolist() for array in sort_entries(keys, values)] == [[b"mat", b"cat", b"a"], [0, 1, 2]]

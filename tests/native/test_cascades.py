@@ -119,7 +119,7 @@ def layers_of(
     """The case's layers over whole pictures, and the layout of what each leaves."""
     steps: list[LayerStep] = []
     layouts: list[TensorLayout] = []
-    picture = feed.picture
+    picture = feed.image
     for number, sort in enumerate(case.layers):
         batch, height, width, channels = picture
         if number == 0:  # whose feed has its padding inside

@@ -77,6 +77,6 @@ def test_the_template_reads_its_thunk(template: ModuleType) -> None:
         reverse_thunk=reverse,
         WhichOneof=lambda _: "reverse_thunk",
     )
-    plan = BufferPlan({0: ("arena", 0, 128), 1: ("arena", 128, 128)}, {}, (), 256, 0)
+    plan = BufferPlan({0: Buffer("arena", 0, 128), 1: Buffer("arena", 128, 128)}, {}, (), 256, 0)
     steps = thunk_reader.ThunkReader(plan).read_sequence(SimpleNamespace(thunks=[thunk]))
     assert steps == (template.ReverseStep("reverse", Buffer("arena", 0, 120), Buffer("arena", 128, 120), 6, 5),)

@@ -10,7 +10,7 @@ from math import isfinite, prod
 from .budget import ANSWER_CHARACTER, RequestLimits
 from .description import Description, Output, Port
 from .errors import AnswerTooLargeError
-from .tuples import NamedTuple
+from .named_tuples import NamedTuple
 from .typed import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

@@ -58,7 +58,7 @@ try:
     # A snapshot (SnapStart) holds the memory's content: a run of each model loads every page of the weights, so that a
     # restored instance waits for none.
     if _SNAPSHOT:
-        from .restored import register_hooks
+        from .snapstart import register_hooks
 
         for model in models.values():
             model.warm_up()

@@ -22,7 +22,7 @@ from .errors import (
     TruncatedAudioError,
     UnsupportedAudioError,
 )
-from .tuples import NamedTuple
+from .named_tuples import NamedTuple
 from .typed import Any
 
 _CUT_SHORT = "ends too early, or is damaged"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .errors import OutOfTimeError, OverBudgetError, StartupError, TextTooLongError
-from .tuples import NamedTuple
+from .named_tuples import NamedTuple
 
 MAX_PIXELS = 50_000_000
 MAX_SIDE = 32_768

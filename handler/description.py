@@ -9,7 +9,7 @@ from math import prod
 from types import MappingProxyType
 
 from .errors import StartupError, WrongFieldError
-from .tuples import NamedTuple
+from .named_tuples import NamedTuple
 from .typed import Any
 
 FORMATS: dict[str, Any] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from .tuples import NamedTuple
+from .named_tuples import NamedTuple
 
 
 class Refusal(NamedTuple):

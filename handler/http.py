@@ -8,7 +8,7 @@ import json
 from .answer import ANSWER_LIMIT
 from .budget import JSON_VALUE, RequestLimits
 from .errors import NotJsonError, WrongTypeError
-from .tuples import NamedTuple
+from .named_tuples import NamedTuple
 from .typed import Any
 
 _TEXT = ("application/json", "text/", "image/svg")

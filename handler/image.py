@@ -15,6 +15,8 @@ import warnings
 from types import ModuleType
 
 from .budget import MAX_SIDE, RequestLimits, image_cost
+from .crop import Fit, place_image
+from .deferred_import import defer_imports
 from .errors import (
     DamagedImageError,
     HandlerError,
@@ -25,11 +27,9 @@ from .errors import (
     TruncatedImageError,
     UnsupportedImageError,
 )
-from .fit import Fit, place_image
 from .image_header import read_image_header, read_orientation
-from .later import defer_imports
+from .named_tuples import NamedTuple
 from .resize import resize_image
-from .tuples import NamedTuple
 from .typed import STAND_INS, TYPE_CHECKING
 
 if TYPE_CHECKING:

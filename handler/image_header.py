@@ -12,7 +12,7 @@ import re
 import struct
 
 from .errors import DamagedImageError, OverBudgetError, TruncatedImageError, UnsupportedImageError
-from .tuples import NamedTuple
+from .named_tuples import NamedTuple
 
 MOST_STEPS = 16_384
 """Segments, chunks or blocks of a file."""

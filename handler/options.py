@@ -8,7 +8,7 @@ from importlib import import_module
 
 from .description import Description, Output
 from .errors import WrongFieldError
-from .tuples import NamedTuple
+from .named_tuples import NamedTuple
 from .typed import Any
 
 NAMES = ("top_k", "dimensions", "format", "threshold")

@@ -16,7 +16,7 @@ import os
 import sys
 from types import SimpleNamespace
 
-from .later import defer_imports
+from .deferred_import import defer_imports
 from .typed import STAND_INS, Any
 
 

@@ -16,8 +16,8 @@ from .errors import (
     WrongFieldError,
     WrongTypeError,
 )
+from .named_tuples import NamedTuple
 from .options import AnswerOptions
-from .tuples import NamedTuple
 from .typed import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from array import array
 
-from .fit import round_float32
+from .crop import round_float32
 from .typed import TYPE_CHECKING
 
 if TYPE_CHECKING:

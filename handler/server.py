@@ -10,9 +10,9 @@ from .deadline import Deadline, seconds_left
 from .description import Description
 from .errors import OutOfTimeError, Refusal, UnknownModelError, library_errors
 from .inputs import RunContext, load_kinds
+from .named_tuples import NamedTuple
 from .request import Reference, Request, count_items, make_feeds, split_request
 from .sources import NOWHERE, Sources
-from .tuples import NamedTuple
 from .typed import TYPE_CHECKING
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 
 from .errors import StartupError
-from .tuples import NamedTuple
+from .named_tuples import NamedTuple
 
 
 class Sources(NamedTuple):

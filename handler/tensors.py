@@ -84,7 +84,7 @@ def choose_description(values: dict[str, object], description: Description) -> D
     """
     if description.one_size:
         return description
-    from .sizes import choose_size, measure_shape
+    from .shape_buckets import choose_size, measure_shape
 
     ports = {port.name: port for port in description.feeds}
     return choose_size({name: measure_shape(value, ports[name]) for name, value in values.items()}, description)
@@ -98,7 +98,7 @@ def input_bytes(value: object, port: Port, description: Description, left: Calla
     """
     if port.name not in description.pad:
         return read_tensor(value, port)
-    from .sizes import match_port, measure_shape, pad_tensor
+    from .shape_buckets import match_port, measure_shape, pad_tensor
 
     actual = match_port(measure_shape(value, port), port, description)
     return pad_tensor(read_tensor(value, actual), actual, port, description, left)

@@ -27,9 +27,9 @@ CACHE = cache_folder() / "local"
 HANDLERS = Path(__file__).with_name("handlers")
 OURS, EMPTY = "coldforge", "empty"
 
-POWERTOOLS = ("later", "powertools", "typed")
+POWERTOOLS = ("deferred_import", "powertools", "typed")
 """The modules of our function that every peer uses, too: the set-up of Powertools."""
-PICTURES = ("budget", "fit", "image", "image_header", "resize", "tuples")
+PICTURES = ("budget", "crop", "image", "image_header", "named_tuples", "resize")
 """The modules of our function that a peer uses, too: from an image's bytes to a feed's pixels."""
 
 

@@ -21,17 +21,25 @@ from builder.base.disk import disk_error
 from builder.base.errors import INTERRUPTED, PIPE_CLOSED, ColdforgeError, UsageError
 from builder.base.escape import escape_terminal
 from builder.base.project import Project
-from builder.cli import batching, building, delivering, looking, proving, running, starting
+from builder.cli import (
+    batch_commands,
+    build_commands,
+    deploy_commands,
+    inspect_commands,
+    provenance_commands,
+    run_commands,
+    start_commands,
+)
 from builder.cli.argument_parser import SHELLS, CommandParser, answer_completion, format_completion_script
 from builder.cli.command import Command, Family
 
 GROUPS: dict[str, tuple[Command | Family, ...]] = {
-    "Start": starting.COMMANDS,
-    "Build": building.COMMANDS,
-    "Try": running.COMMANDS,
-    "Inspect": looking.COMMANDS,
-    "Deploy": (*delivering.COMMANDS, *batching.COMMANDS),
-    "Trust": proving.COMMANDS,
+    "Start": start_commands.COMMANDS,
+    "Build": build_commands.COMMANDS,
+    "Try": run_commands.COMMANDS,
+    "Inspect": inspect_commands.COMMANDS,
+    "Deploy": (*deploy_commands.COMMANDS, *batch_commands.COMMANDS),
+    "Trust": provenance_commands.COMMANDS,
 }
 """Commands by group, in the order of `coldforge --help`."""
 

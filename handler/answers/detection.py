@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 
 from ..answer import ItemOutputs
+from ..crop import Frame, make_frame
 from ..description import Detection, Output
-from ..fit import Frame, make_frame
-from ..tuples import NamedTuple
+from ..named_tuples import NamedTuple
 from ..typed import Any
 
 Box = tuple[float, float, float, float]

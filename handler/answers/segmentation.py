@@ -8,9 +8,9 @@ import math
 import re
 
 from ..answer import ANSWER_LIMIT, ItemOutputs
+from ..crop import Frame, make_frame
 from ..description import Output
 from ..errors import AnswerTooLargeError
-from ..fit import Frame, make_frame
 from ..typed import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

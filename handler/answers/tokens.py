@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from ..answer import ItemOutputs
 from ..description import Output
+from ..named_tuples import NamedTuple
 from ..text import LocatedText
-from ..tuples import NamedTuple
 from ..typed import Any
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from urllib.parse import unquote_plus
 
+from ..background import Task, answer_all_tasks, parse_message
 from ..errors import event_from
 from ..protocols import predict
 from ..server import Invocation, Server
 from ..storage import S3Object
 from ..typed import Any
-from ..work import Task, answer_all_tasks, parse_message
 
 
 def matches_event(event: dict[str, Any]) -> bool:

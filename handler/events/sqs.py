@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 
+from ..background import Task, answer_task, deliver_answer, locate_task_result, parse_message, skip_results
 from ..deadline import Deadline
 from ..errors import ObjectNotFoundError, OutOfTimeError, event_from
 from ..protocols import predict
 from ..server import Invocation, Server
 from ..storage import S3Object
 from ..typed import Any
-from ..work import Task, answer_task, deliver_answer, locate_task_result, parse_message, skip_results
 from .notifications import find_tasks
 
 ATTEMPTS = "COLDFORGE_QUEUE_ATTEMPTS"

@@ -7,19 +7,19 @@ Any other single item is a direct invocation. An item is a request of our own pr
 readers do (``Key``, with ``Bucket`` in the item or in BatchInput). BatchInput's fields are added to each item that
 lacks them. The results are in the items' order; those that there was no time for have the code ``out_of_time``.
 
-With ``Results`` in BatchInput it is a batch of a list, whose answers go to S3: ``handler/parts.py``.
+With ``Results`` in BatchInput it is a batch of a list, whose answers go to S3: ``handler/map_batch.py``.
 """
 
 from __future__ import annotations
 
 from ..answer import ANSWER_LIMIT, compute_min_answer_length, require_room
+from ..background import Task, answer_task
 from ..deadline import Deadline
 from ..errors import AnswerTooLargeError, OutOfTimeError, WrongTypeError
 from ..protocols import predict
 from ..server import Invocation, Server
 from ..storage import S3Object
 from ..typed import Any
-from ..work import Task, answer_task
 
 
 def matches_event(event: dict[str, Any]) -> bool:
@@ -35,9 +35,9 @@ def handle_event(event: dict[str, Any], server: Server, call: Invocation) -> dic
     common = event.get("BatchInput")
     common = common if isinstance(common, dict) else {}
     if "Results" in common:
-        from .. import parts  # only a batch of a list needs threads and hashes
+        from .. import map_batch  # only a batch of a list needs threads and hashes
 
-        return parts.answer_batch(event, server, call)
+        return map_batch.answer_batch(event, server, call)
     results: list[dict[str, Any]] = []
     least = 0
     for item in event["Items"]:

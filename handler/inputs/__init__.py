@@ -13,9 +13,9 @@ from ..budget import RequestLimits
 from ..deadline import seconds_left
 from ..description import Description
 from ..errors import WrongFieldError
+from ..named_tuples import NamedTuple
 from ..request import File, Request
 from ..sources import Sources
-from ..tuples import NamedTuple
 from ..typed import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from collections.abc import Callable, Sequence
 from ..budget import JSON_VALUE, TEXTS_TOGETHER, RequestLimits
 from ..description import Description
 from ..errors import NotTextError, TooLargeError, WrongExampleError, WrongFieldError, WrongShapeError, WrongTypeError
+from ..named_tuples import NamedTuple
 from ..request import Request, encoded_file
 from ..tensors import require_finite, require_items, require_tensor_memory
-from ..tuples import NamedTuple
 from ..typed import Any
 from . import InputKind
 

@@ -27,10 +27,10 @@ from ..errors import (
 )
 from ..http import HttpRequest, HttpResponse
 from ..inputs import find_element_kind
+from ..named_tuples import NamedTuple
 from ..request import Request
 from ..server import Invocation, Server
 from ..tensors import name_single, read_tensor, require_finite, require_items, require_tensor_memory, reshape_port
-from ..tuples import NamedTuple
 from ..typed import Any
 from . import find_version, split_model_path
 from . import format_refusal as format_refusal
@@ -195,7 +195,7 @@ def _parse_request(
         raise WrongFieldError(f'"inputs" must be {need}; some are missing or have other names')
     sent_tensors = _split_tensors(tensors, blob)
     if not (description.one_size or listed):  # images are resized to the first size
-        from ..sizes import choose_size
+        from ..shape_buckets import choose_size
 
         tensor_names = {port.name for port in description.tensor_inputs}  # strings have the same shape in every size
         shapes = {name: sent.shape for name, sent in sent_tensors.items() if name in tensor_names}
@@ -252,7 +252,7 @@ def _read_padded_tensor(sent: SentTensor, port: Port, description: Description, 
     """Read the tensor of the feed ``port``; if it is smaller, and the model has a filler, it is filled up."""
     if port.name not in description.pad:
         return _read_tensor(sent, reshape_port(port, sent.shape, description))
-    from ..sizes import match_port, pad_tensor
+    from ..shape_buckets import match_port, pad_tensor
 
     if description.batched:
         port = reshape_port(port, (*sent.shape[:1], *port.shape[1:]), description)

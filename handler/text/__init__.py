@@ -15,7 +15,7 @@ from ..budget import LOCATED_TOKEN, TEXTS_TOGETHER, RequestLimits
 from ..deadline import require_time
 from ..description import Description
 from ..errors import StartupError, TextTooLongError, TooLargeError
-from ..tuples import NamedTuple
+from ..named_tuples import NamedTuple
 from ..typed import Any, Protocol
 
 FILE = "model.text"

@@ -12,7 +12,7 @@ from itertools import accumulate, chain, pairwise, repeat
 from math import prod
 
 from ..errors import TextTooLongError, UnfitTextError
-from ..tuples import NamedTuple
+from ..named_tuples import NamedTuple
 from ..typed import Any
 
 MOST = 4_000_000

@@ -8,7 +8,7 @@ from importlib.util import module_from_spec, spec_from_loader
 
 from ..budget import require_comparisons
 from ..errors import UnfitTextError, library_errors
-from ..tuples import NamedTuple
+from ..named_tuples import NamedTuple
 from ..typed import Any
 from . import Encoding, TokenPlace
 

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterator
 from itertools import pairwise
 
-from ..tuples import NamedTuple
+from ..named_tuples import NamedTuple
 from ..typed import Any
 from . import Encoding, TokenPlace
 from .characters import CHINESE, MARKS, PUNCTUATION, REMOVED, WHITESPACE

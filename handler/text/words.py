@@ -28,7 +28,7 @@ from math import prod
 from ..budget import LARGEST, RequestLimits
 from ..deadline import require_time
 from ..errors import HandlerError, StartupError, TextTooLongError, UnfitTextError
-from ..tuples import NamedTuple
+from ..named_tuples import NamedTuple
 from ..typed import TYPE_CHECKING, Any
 from .arrays import OPS as ARRAY_OPS
 from .arrays import Array, estimate_memory
@@ -37,7 +37,7 @@ from .strings import compile_pattern
 
 if TYPE_CHECKING:
     from ..description import Port
-    from .traced import WordFinder
+    from .token_spans import WordFinder
 
 FILE = "model.words"
 KIND = "words"
@@ -169,7 +169,7 @@ def parse_program(data: bytes) -> StringProgram:
 
 
 def _parse_finder(one: dict[str, Any]) -> WordFinder:
-    from .traced import parse_finder
+    from .token_spans import parse_finder
 
     return parse_finder(one)
 

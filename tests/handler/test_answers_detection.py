@@ -20,9 +20,9 @@ from PIL import Image, ImageDraw
 from handler.answer import compute_min_predictions_length, make_predictions
 from handler.answers.detection import convert_box
 from handler.budget import RequestLimits
+from handler.crop import Frame, place_image
 from handler.description import Description, Detection, ImageInput, parse_description
 from handler.errors import StartupError
-from handler.fit import Frame, place_image
 from handler.image import read_image
 from handler.options import AnswerOptions, apply_options
 from tests.support import abi_library

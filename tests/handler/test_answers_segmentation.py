@@ -17,9 +17,9 @@ from handler.answer import compute_min_predictions_length, make_predictions
 from handler.answers import segmentation
 from handler.answers.segmentation import UNSEEN, restore_class_map, run_lengths
 from handler.budget import RequestLimits
+from handler.crop import Frame, place_image
 from handler.description import Description, ImageInput, parse_description
 from handler.errors import AnswerTooLargeError
-from handler.fit import Frame, place_image
 from handler.image import read_image
 from handler.options import AnswerOptions, apply_options
 from tests.support import abi_library

@@ -27,7 +27,7 @@ from handler.model import Model
 from handler.protocols import respond_to_request
 from handler.request import Request
 from handler.server import Server
-from handler.sizes import pad_tensor
+from handler.shape_buckets import pad_tensor
 from tests.support import abi_library
 from tests.support import hostile_images as hostile
 from tests.support.http import Client

@@ -14,8 +14,8 @@ from PIL import Image, ImageFile
 
 from handler import errors
 from handler.budget import FILE_SECONDS, MAX_SIDE, RequestLimits, image_cost
+from handler.crop import place_image
 from handler.description import ImageInput
-from handler.fit import place_image
 from handler.image import read_pixels
 from handler.image_header import read_orientation
 from tests.conftest import ROOT

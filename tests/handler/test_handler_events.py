@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from handler import storage, work
+from handler import background, storage
 from handler.budget import RequestLimits
 from handler.errors import HandlerError, NotTextError, RetryLater, make_refusal
 from handler.events import KINDS, gateways
@@ -621,10 +621,10 @@ def test_an_object_is_a_request_where_the_model_takes_no_image(bucket: s3.Bucket
     asking = Invocation("r", False, lambda: 15_000, lambda result: None, lambda error: make_refusal(error, "r"))
     request = {"inputs": {"a": [[1, 2, 3], [4, 5, 6]], "n": [2, -1]}}
     bucket.objects = {"tensors/good.json": json.dumps(request).encode(), "tensors/face.jpg": FACE}
-    answer = work.answer_task(storage.S3Object("tensors", "good.json"), server, asking)
+    answer = background.answer_task(storage.S3Object("tensors", "good.json"), server, asking)
     assert [prediction["product"] for prediction in answer["predictions"]] == [[2, 4, 6], [-4, -5, -6]]
     with pytest.raises(HandlerError):
-        work.answer_task(storage.S3Object("tensors", "face.jpg"), server, asking)
+        background.answer_task(storage.S3Object("tensors", "face.jpg"), server, asking)
 
 
 def test_an_object_is_a_text_where_the_model_takes_one(bucket: s3.Bucket, tmp_path: Path) -> None:
@@ -637,13 +637,13 @@ def test_an_object_is_a_text_where_the_model_takes_one(bucket: s3.Bucket, tmp_pa
         "texts/b.json": b'{"texts": ["bad", "good film"]}',
         "texts/c": b"\xff",
     }
-    (one,) = work.answer_task(storage.S3Object("texts", "a.txt"), server, asking)["predictions"]
+    (one,) = background.answer_task(storage.S3Object("texts", "a.txt"), server, asking)["predictions"]
     assert one["_ids"] == vocabulary.ids("good", "film")
-    assert work.answer_task(storage.S3Object("texts", "b.json"), server, asking)["predictions"][1] == one
+    assert background.answer_task(storage.S3Object("texts", "b.json"), server, asking)["predictions"][1] == one
     with pytest.raises(NotTextError, match=r"s3://texts/c is not UTF-8"):
-        work.answer_task(storage.S3Object("texts", "c"), server, asking)
-    tasks: list[work.Task] = [{"text": "good film"}, {"text": ""}, {"texts": ["bad"]}]
-    first, second, third = work.answer_all_tasks(tasks, "1", server, asking)["results"]
+        background.answer_task(storage.S3Object("texts", "c"), server, asking)
+    tasks: list[background.Task] = [{"text": "good film"}, {"text": ""}, {"texts": ["bad"]}]
+    first, second, third = background.answer_all_tasks(tasks, "1", server, asking)["results"]
     assert first["predictions"] == [one]
     assert second["error"]["code"] == "wrong_field"
     assert len(third["predictions"]) == 1

@@ -25,11 +25,10 @@ from tests.conftest import ROOT
 from tests.support import abi_library, measured
 
 FUNCTION = {
-    "_abi", "answer", "app", "budget", "deadline", "description", "errors", "events", "events.gateways",
-    "fit", "http", "image", "image_header", "inputs", "inputs.image", "later", "model",
-    "options", "powertools",
-    "processes", "protocols", "protocols.predict", "request", "resize", "server", "sources", "telemetry",
-    "tensors", "tuples", "typed",
+    "_abi", "answer", "app", "budget", "crop", "deadline", "deferred_import", "description", "errors", "events",
+    "events.gateways", "http", "image", "image_header", "inputs", "inputs.image", "model", "named_tuples", "options",
+    "powertools", "processes", "protocols", "protocols.predict", "request", "resize", "server", "sources", "telemetry",
+    "tensors", "typed",
 }  # fmt: skip
 POWERTOOLS = {
     "logging", "logging.constants", "logging.exceptions", "logging.filters", "logging.formatter", "logging.logger",
@@ -92,7 +91,7 @@ def test_only_these_modules_load(library: Path) -> None:
 def test_a_model_without_images_loads_no_pillow(tmp_path: Path) -> None:
     names = loaded(abi_library.build(tmp_path, abi_library.tensor_description()))
     assert below(names, "PIL") == set()
-    assert below(names, "handler") == FUNCTION - {"fit", "image", "image_header", "inputs.image", "resize"}
+    assert below(names, "handler") == FUNCTION - {"crop", "image", "image_header", "inputs.image", "resize"}
     assert others(names) <= STANDARD
 
 

@@ -23,7 +23,7 @@ from handler.answers.tokens import find_words as words_in
 from handler.budget import RequestLimits
 from handler.description import Port
 from handler.errors import OutOfTimeError, OverBudgetError, StartupError, TextTooLongError, UnfitTextError
-from handler.text import traced
+from handler.text import token_spans
 from handler.text.arrays import (
     MOST,
     Array,
@@ -131,7 +131,7 @@ def test_each_word_comes_from_somewhere(text: str, steps: list[dict[str, Any]]) 
     made = parse_program(recipe([step | {"of": [at]} for at, step in enumerate(steps)], len(steps)))
     (final,) = made.compute_arrays([[text.encode()]])["ids"].values
     for split, count in (("UnicodeDecode", len(final.decode())), ("StringSplitV2", len(final.split()))):
-        tokens = traced.parse_finder({"source": "text", "feed": "ids", "steps": steps, "split": split})
+        tokens = token_spans.parse_finder({"source": "text", "feed": "ids", "steps": steps, "split": split})
         places = tokens.find_places(text, 1000)
         assert len(places) == count
         assert all(0 <= place.start < place.end <= len(text) for place in places)
@@ -140,7 +140,7 @@ def test_each_word_comes_from_somewhere(text: str, steps: list[dict[str, Any]]) 
 
 def test_words_as_they_stand_in_the_text() -> None:
     steps = [TRACED[1], replaced("[^a-zä ]")]
-    tokens = traced.parse_finder({"source": "text", "feed": "ids", "steps": steps, "split": "StringSplitV2"})
+    tokens = token_spans.parse_finder({"source": "text", "feed": "ids", "steps": steps, "split": "StringSplitV2"})
     text = "  (Ä), İa don't\tstop  — X."
     (found,) = tokens.locate_words([text.encode()], 3, RequestLimits(), lambda: 1.0)
     assert [text[place.start : place.end] for place in found.places] == ["Ä", "İa", "don't\tstop"]
@@ -148,7 +148,7 @@ def test_words_as_they_stand_in_the_text() -> None:
 
 
 def test_places_have_limits() -> None:
-    tokens = traced.parse_finder({"source": "text", "feed": "ids", "steps": [], "split": "StringSplitV2"})
+    tokens = token_spans.parse_finder({"source": "text", "feed": "ids", "steps": [], "split": "StringSplitV2"})
     with pytest.raises(OutOfTimeError):
         tokens.locate_words([b"a"], 3, RequestLimits(), lambda: 0.0)
     with pytest.raises(OverBudgetError):
@@ -238,7 +238,7 @@ def test_time_that_is_over() -> None:
 def test_time_that_is_over_between_two_steps() -> None:
     steps = [{"op": "StringUpper"}] * 5
     words = parse_program(recipe([step | {"of": [at]} for at, step in enumerate(steps)], 5))
-    tokens = traced.parse_finder({"source": "text", "feed": "ids", "steps": steps, "split": "StringSplitV2"})
+    tokens = token_spans.parse_finder({"source": "text", "feed": "ids", "steps": steps, "split": "StringSplitV2"})
     for run in (
         lambda clock: words.compute_arrays([[b"a"]], seconds_left=clock),
         lambda clock: tokens.find_places("a", 3, seconds_left=clock),

@@ -19,7 +19,7 @@ import boto3
 import pytest
 
 from builder.release.compose import addon_names
-from handler.parts import LAST_ATTEMPT
+from handler.map_batch import LAST_ATTEMPT
 from tests.support.aws import LocalAws, client_environment, local_aws
 from tests.support.stacks import (
     AWS,

@@ -32,7 +32,7 @@ from handler.errors import HandlerError, InferenceError, StartupError, WrongShap
 from handler.model import Model
 from handler.protocols import open_inference, predict, tf_serving
 from handler.request import count_items, make_feeds, split_request
-from handler.sizes import choose_size, match_port, pad_tensor
+from handler.shape_buckets import choose_size, match_port, pad_tensor
 from tests.support.instrumented import link
 
 W = np.arange(16, dtype=np.float32)
@@ -291,9 +291,9 @@ IMAGE = '[image]\nwidth = 48\nheight = 64\nfeed = "x"\n'
         ),
         (
             IMAGE + feed("x", "shapes = [[1, 64, 48, 3], [1, 32, 32, 1]]"),
-            r"item 2 is \[1, 32, 32, 1\]; pictures are \[1, height, width, 3\]",
+            r"item 2 is \[1, 32, 32, 1\]; images are \[1, height, width, 3\]",
         ),
-        (IMAGE + feed("x", "shapes = [[1, 64, 48, 3], [1, 64, 64, 3]]", "pad = 0"), "pictures are resized; delete"),
+        (IMAGE + feed("x", "shapes = [[1, 64, 48, 3], [1, 64, 64, 3]]", "pad = 0"), "images are resized; delete"),
     ],
 )
 def test_rules_of_shapes(tmp_path: Path, more: str, says: str) -> None:

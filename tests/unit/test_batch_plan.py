@@ -24,7 +24,7 @@ from builder.release.batch.batch_plan import (
     describe_plan,
     plan_batches,
 )
-from handler import parts
+from handler import map_batch
 from handler.budget import MEMORY_SHARE
 from tests.support.results import printed
 
@@ -78,8 +78,8 @@ def test_answers_fit_into_memory() -> None:
 
 
 def test_the_plan_and_the_function_know_the_same_limits() -> None:
-    assert READ_AHEAD == parts.READ_AHEAD
-    assert ANSWERS_SHARE == parts.TEXT_SHARE * MEMORY_SHARE / 2
+    assert READ_AHEAD == map_batch.READ_AHEAD
+    assert ANSWERS_SHARE == map_batch.TEXT_SHARE * MEMORY_SHARE / 2
 
 
 def test_all_that_may_work_do() -> None:

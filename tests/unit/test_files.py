@@ -196,7 +196,7 @@ def test_a_stage_that_the_system_cuts_short(tmp_path: Path) -> None:
 def test_the_command_line_ends_without_a_traceback() -> None:
     """Out of file descriptors before anything is read."""
     code = (
-        "import resource, sys; from builder.cli import main; import builder.cli.looking; "
+        "import resource, sys; from builder.cli import main; import builder.cli.inspect_commands; "
         "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3)); sys.exit(main(['explain', 'digits']))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)

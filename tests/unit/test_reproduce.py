@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from builder.base.errors import BundleError
-from builder.cli.proving import require_identical
+from builder.cli.provenance_commands import require_identical
 from builder.cli.summaries import format_comparison
 from builder.package.bundle import EVERY_BUNDLE
 from builder.package.provenance import BUILD_TYPE, STATEMENT, Material, statement_json

@@ -1,8 +1,8 @@
 """Positions of the words in a text that a graph turns into numbers, for answers that label each word.
 
 The recipe is followed from a feed back to the op that splits the text, and from there to the strings. Only ops that
-handler/text/traced.py knows may occur on this way. Each word of the examples alone must become the number that it has
-in its text.
+handler/text/token_spans.py knows may occur on this way. Each word of the examples alone must become the number that it
+has in its text.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def with_tokens(cut: WordCut) -> WordCut:
 
 
 def _trace_tokens(recipe: Recipe, feed: str, value: int) -> Attributes:
-    """Return the entry that traced.py reads for the ``feed`` of the value ``value``. Raises _NoTokensError."""
-    from handler.text.traced import SPLITS, STEPS
+    """Return the entry that the function reads for the ``feed`` of the value ``value``. Raises _NoTokensError."""
+    from handler.text.token_spans import SPLITS, STEPS
 
     first, by_value = len(recipe.inputs), _index_steps(recipe)
     splits = [step for step in _list_steps_before(by_value, value) if step["op"] in SPLITS]

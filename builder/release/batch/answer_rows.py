@@ -183,7 +183,7 @@ def select_new_items(items: Iterable[Item], known: AnswerStore, reused: IO[str])
 def _identify_content(item: Item, etag: str) -> str:
     """Return a name for the bytes that are answered: their ETag, and the object's name where the store is not S3.
 
-    The end of the key counts too, because it decides how a text is read: handler/work.py.
+    The end of the key counts too, because it decides how a text is read: handler/background.py.
     """
     if _OF_BYTES.fullmatch(etag):
         return json.dumps([etag, item["Key"].endswith(".json")])

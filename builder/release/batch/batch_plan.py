@@ -12,7 +12,7 @@ from builder.measure.prices import WHOLE_PROCESSOR_MB, load_prices
 READ_MS = 50.0
 """Milliseconds until an object of S3 arrives. Assumed: AWS speaks of 100 ms at most, and tens are usual."""
 READ_AHEAD = 8
-"""Number of objects that the function reads at once, while it answers another: ``handler/parts.py``."""
+"""Number of objects that the function reads at once, while it answers another: ``handler/map_batch.py``."""
 PREFIX_READS = 5500
 """Objects a second that S3 delivers below one prefix, at least; more only after it has been busy for a while.
 
@@ -26,7 +26,7 @@ TIMEOUT_SHARE = 0.5
 """Share of the function's Timeout that a batch may take: some inputs take longer than most."""
 ANSWERS_SHARE = 0.075
 """Share of the function's memory for the text of a batch's answers, until they are written: half of what the function
-gives them (``handler/parts.py``, ``handler/budget.py``), as some are longer than most."""
+gives them (``handler/map_batch.py``, ``handler/budget.py``), as some are longer than most."""
 MOST_ITEMS = 1000
 """Largest number of items of an invocation."""
 INPUT_BYTES = 200_000

@@ -35,7 +35,7 @@ class BatchAttempt:
         return f"list/{self.number}.jsonl"
 
     def make_part_name(self, batch: int) -> str:
-        """Return the name of the answers to a batch, as ``handler/parts.py`` chooses it."""
+        """Return the name of the answers to a batch, as ``handler/map_batch.py`` chooses it."""
         return f"{self.parts}{batch:08}.jsonl"
 
     @property

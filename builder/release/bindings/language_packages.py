@@ -210,8 +210,8 @@ def _make_output_values(head: OutputHead) -> dict[str, Any]:
     }
 
 
-_FUNCTION = ("description", "errors", "tuples", "typed")
-_DECODING = ("budget", "fit", "image", "image_header", "later", "resize")
+_FUNCTION = ("description", "errors", "named_tuples", "typed")
+_DECODING = ("budget", "crop", "deferred_import", "image", "image_header", "resize")
 """Modules of the function that a Python package includes: they read model.json, and decode images."""
 
 

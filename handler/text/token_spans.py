@@ -12,7 +12,7 @@ from functools import partial
 
 from ..budget import LARGEST, LOCATED_TOKEN, TRACED_CHARACTER, RequestLimits
 from ..deadline import require_time
-from ..tuples import NamedTuple
+from ..named_tuples import NamedTuple
 from ..typed import Any
 from . import LocatedText, TokenPlace
 from .strings import compile_pattern, make_replacement

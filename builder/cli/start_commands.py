@@ -14,7 +14,7 @@ from builder.base.errors import EnvironmentSetupError, UsageError
 from builder.base.files import write_file
 from builder.base.project import Project
 from builder.cli.command import TRUST, Options, argument, command, print_result, shorten_path
-from builder.cli.looking import fetched_model, make_describer
+from builder.cli.inspect_commands import fetched_model, make_describer
 from builder.config.address import is_address
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 
-from .tuples import NamedTuple
+from .named_tuples import NamedTuple
 from .typed import TYPE_CHECKING
 
 if TYPE_CHECKING:

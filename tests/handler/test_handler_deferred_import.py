@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from handler.later import defer_imports
+from handler.deferred_import import defer_imports
 
 FILES = {
     "whole_package/__init__.py": "from .heavy import Heavy",

@@ -24,16 +24,16 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from . import storage
+from .background import answer_file, read_limit
 from .deadline import Deadline
 from .errors import OutOfTimeError, RetryLater, SourceNotAllowedError, WrongTypeError
 from .model import DEFAULT_LIBRARY
+from .named_tuples import NamedTuple
 from .protocols import predict
 from .request import File
 from .server import Invocation, Server
 from .storage import S3Object
-from .tuples import NamedTuple
 from .typed import Any
-from .work import answer_file, read_limit
 
 LAST_ATTEMPT = 2
 READ_AHEAD = 8

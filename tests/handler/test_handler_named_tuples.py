@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from handler import tuples
+from handler import named_tuples
 
 
-class Ours(tuples.NamedTuple):
+class Ours(named_tuples.NamedTuple):
     """A place."""
 
     x: int
@@ -36,7 +36,7 @@ class Theirs(typing.NamedTuple):
     scale: float = 1.0
 
 
-class Empty(tuples.NamedTuple):
+class Empty(named_tuples.NamedTuple):
     pass
 
 
@@ -127,7 +127,7 @@ def test_nothing_of_it_can_be_changed() -> None:
             setattr(one, name, 2)
 
 
-@pytest.mark.parametrize("base", [tuples.NamedTuple, typing.NamedTuple], ids=("ours", "theirs"))
+@pytest.mark.parametrize("base", [named_tuples.NamedTuple, typing.NamedTuple], ids=("ours", "theirs"))
 @pytest.mark.parametrize(
     ("body", "error"), [("x: int = 1; y: int", TypeError), ("x: int; __new__ = lambda cls: None", AttributeError)]
 )

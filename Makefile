@@ -128,7 +128,7 @@ test-all: $(TESTED) $(patsubst %,.venv-%/.done,checkov docs otel openai frames) 
 test-unit: .venv/.test ##- tests/unit, which needs no compiler
 	@$(PY) -m pytest tests/unit
 test-frameworks: .venv/.test .venv-flax/.done ##- networks of JAX and PyTorch, each built and held against the framework's own answers (minutes)
-	@$(PY) -m pytest -m "slow or not slow" tests/integration/test_frameworks.py
+	@$(PY) -m pytest -m "slow or not slow" tests/integration/test_frameworks.py tests/integration/test_published_models.py
 tools: ##- what the tests call and this machine lacks, from the distribution's packages (as root)
 	@tests/tools.sh
 instructions: .venv/.test ##- count again how many instructions runs take, after a change that is meant; writes tests/data/instructions.json

@@ -26,10 +26,14 @@ _EXTENSIONS: dict[str, Format] = {
     ".pbtxt": "graph_def",
     ".jax": "jax",
     ".pt2": "pytorch",
+    ".onnx": "onnx",
 }
 
 CODE: Mapping[Format, tuple[str, str]] = {"h5": (".h5", "ask its author for a .keras file"), "pytorch": (".pt2", "")}
 """Formats whose files may run code when they are loaded: their extensions, and the advice without trust."""
+
+FRAMEWORK_FORMATS: tuple[Format, ...] = ("jax", "pytorch", "onnx")
+"""Formats that TensorFlow does not read; each becomes a StableHLO program in an environment of its own."""
 
 KERAS: tuple[Format, ...] = ("keras", "h5")
 """Formats of files that Keras writes."""
@@ -500,7 +504,7 @@ def _check_activations(tables: SpecTables) -> None:
 
 def _may_take_strings(tables: SpecTables, form: Format | None) -> bool:
     """Return whether a model may take strings, or a SavedModel images as files, which only the model can tell."""
-    return not (tables.image or tables.audio) and form not in ("jax", "pytorch")
+    return not (tables.image or tables.audio) and form not in FRAMEWORK_FORMATS
 
 
 def _check_output_fetches(tables: SpecTables) -> None:

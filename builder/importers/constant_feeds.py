@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from builder.base.errors import ImportModelError, PreflightError
 from builder.base.tf import tf
-from builder.config import FeedSpec, ModelSpec
+from builder.config import ModelSpec
+from builder.config.rules import FRAMEWORK_FORMATS
 from builder.importers.allowed_ops import admit_graph
 from builder.importers.folding import remove_dead_code
 from builder.importers.loaded import LoadedModel, RawGraph, Shape
-from builder.importers.ports import PortInfo, format_shape
 from builder.importers.rewrite import (
     all_nodes,
     become_constant,
@@ -25,6 +25,7 @@ from builder.importers.rewrite import (
     node_of,
     without_side_effects,
 )
+from builder.importers.shapes import read_constants
 
 Value = bool | float
 
@@ -37,8 +38,10 @@ def with_constant_feeds(loaded: LoadedModel, spec: ModelSpec) -> tuple[LoadedMod
 
     Raises ImportModelError for a value that the input cannot have.
     """
-    fixed = {feed.name: feed for feed in spec.feeds if feed.value is not None}
-    values = {p.name: _read_constant(p, fixed[p.name], spec.batch) for p in loaded.ports.feeds if p.name in fixed}
+    spec_without = replace(spec, feeds=tuple(feed for feed in spec.feeds if feed.value is None))
+    if spec.source.format in FRAMEWORK_FORMATS:  # The program was made without them.
+        return loaded, spec_without
+    values = read_constants(loaded.ports, spec)
     if not values:
         return loaded, spec
 
@@ -46,7 +49,7 @@ def with_constant_feeds(loaded: LoadedModel, spec: ModelSpec) -> tuple[LoadedMod
         return _with_values(loaded.freeze({**shapes, **{name: v.shape for name, v in values.items()}}), values)
 
     ports = replace(loaded.ports, feeds=tuple(p for p in loaded.ports.feeds if p.name not in values))
-    return LoadedModel(ports, freeze), replace(spec, feeds=tuple(f for f in spec.feeds if f.name not in values))
+    return LoadedModel(ports, freeze), spec_without
 
 
 def _with_values(raw: RawGraph, values: Mapping[str, NDArray[Any]]) -> RawGraph:
@@ -55,26 +58,6 @@ def _with_values(raw: RawGraph, values: Mapping[str, NDArray[Any]]) -> RawGraph:
     for name, value in values.items():
         become_constant(nodes[node_of(raw.feeds[name])], value)
     return replace(raw, graph_def=graph_def, feeds={n: t for n, t in raw.feeds.items() if n not in values})
-
-
-def _read_constant(port: PortInfo, feed: FeedSpec, batch: int) -> NDArray[Any]:
-    """Read the value of ``feed`` as an array of the type and shape of ``port``."""
-    values = np.array(feed.value)
-    shape = feed.shape if feed.shape is not None else port.shape
-    if shape is None:
-        shape = () if values.size == 1 else values.shape
-    try:
-        value = values.astype(tf.as_dtype(port.dtype).as_numpy_dtype)
-        if value.dtype.kind in "biu" and (value != values).any():
-            raise ValueError
-        sizes: list[Any] = [batch if at == 0 and size is None else size for at, size in enumerate(shape)]
-        return value.reshape(sizes) if value.size > 1 else np.full(sizes, value[0])
-    except (TypeError, ValueError) as error:
-        raise ImportModelError(
-            f"[[feeds]] gives {port.name!r} the value {', '.join(map(str, values.tolist()))}, and it is "
-            f"{port.dtype} {format_shape(shape)}: give it one number of that type, or one for each element, and "
-            "`shape` if a size is open."
-        ) from error
 
 
 def propose_values(graph_def: Any, fetches: Sequence[str], feeds: Mapping[str, str]) -> dict[str, Value]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
+import numpy as np
+
+from builder.base.arrays import Array
 from builder.base.errors import ImportModelError
-from builder.config import AudioSpec, Format, ImageSpec, ModelSpec, TextSpec, sound_shapes
-from builder.config.rules import KERAS
+from builder.config import AudioSpec, FeedSpec, Format, ImageSpec, ModelSpec, TextSpec, sound_shapes
+from builder.config.rules import FRAMEWORK_FORMATS, KERAS
 from builder.config.tensor import ITEM_SIZES
 from builder.importers.ports import ModelPorts, OpenShape, PortInfo, format_shape
 
@@ -35,11 +39,7 @@ def pin_shapes(ports: ModelPorts, spec: ModelSpec) -> dict[str, Shape]:
     the lines to add.
     """
     known = [port.name for port in ports.feeds]
-    problems = [
-        f"[[feeds]] names {feed.name!r}, which is not an input; the inputs are {', '.join(known)}."
-        for feed in spec.feeds
-        if feed.name not in known
-    ]
+    problems = list(_list_unknown(ports, [feed.name for feed in spec.feeds]))
     if not known:
         problems.append("The model has no inputs.")
     media: ImageSpec | AudioSpec | None = spec.image or spec.audio
@@ -63,6 +63,43 @@ def pin_shapes(ports: ModelPorts, spec: ModelSpec) -> dict[str, Shape]:
     if problems:
         raise ImportModelError("\n".join(problems))
     return shapes
+
+
+def _list_unknown(ports: ModelPorts, names: Iterable[str]) -> Iterator[str]:
+    known = [port.name for port in ports.feeds]
+    for name in names:
+        if name not in known:
+            yield f"[[feeds]] names {name!r}, which is not an input; the inputs are {', '.join(known)}."
+
+
+def read_constants(ports: ModelPorts, spec: ModelSpec) -> dict[str, Array]:
+    """Return the values that ``spec`` gives to inputs, by name, as arrays of their types and shapes.
+
+    Raises ImportModelError for a value that the input cannot have, or that no input has.
+    """
+    fixed = {feed.name: feed for feed in spec.feeds if feed.value is not None}
+    if unknown := list(_list_unknown(ports, fixed)):
+        raise ImportModelError("\n".join(unknown))
+    return {port.name: _read_constant(port, fixed[port.name], spec.batch) for port in ports.feeds if port.name in fixed}
+
+
+def _read_constant(port: PortInfo, feed: FeedSpec, batch: int) -> Array:
+    values = np.array(feed.value)
+    shape = feed.shape if feed.shape is not None else port.shape
+    if shape is None:
+        shape = () if values.size == 1 else values.shape
+    try:
+        value = values.astype(port.dtype)
+        if value.dtype.kind in "biu" and (value != values).any():
+            raise ValueError
+        sizes: list[Any] = [batch if at == 0 and size is None else size for at, size in enumerate(shape)]
+        return value.reshape(sizes) if value.size > 1 else np.full(sizes, value[0])
+    except (TypeError, ValueError) as error:
+        raise ImportModelError(
+            f"[[feeds]] gives {port.name!r} the value {', '.join(map(str, values.tolist()))}, and it is "
+            f"{port.dtype} {format_shape(shape)}: give it one number of that type, or one for each element, and "
+            "`shape` if a size is open."
+        ) from error
 
 
 def describe_fixed_batch(ports: ModelPorts, spec: ModelSpec) -> tuple[str, ...]:
@@ -94,7 +131,7 @@ def check_dtype(port: PortInfo, kind: str, form: Format) -> list[str]:
 
     ``form``: the model's format. The frameworks' own answers are in NumPy's files, which do not support bfloat16.
     """
-    passed = CAST - ({"bfloat16"} if form in ("jax", "pytorch") else set())
+    passed = CAST - ({"bfloat16"} if form in FRAMEWORK_FORMATS else set())
     if port.dtype in ITEM_SIZES or port.dtype in passed:
         return []
     instead = _INSTEAD.get(port.dtype, "use one of those")

@@ -62,7 +62,7 @@ def answer_by_framework(ws: Workspace, spec: ModelSpec, model: Path, folder: Pat
     graph = FrozenGraph.load(folder)
     ws.run_sandboxed(own.write_program_inputs, graph, folder, folder=folder, reads=[folder], failed=make_answers_error)
     _for_framework(ws, spec).run_sandboxed(
-        framework_jobs.answer_cases, spec.source, model, folder=folder, reads=[model], failed=make_import_error
+        framework_jobs.answer_cases, spec, model, folder=folder, reads=[model], failed=make_import_error
     )
     arguments = spec, graph, folder, framework.name
     ws.run_sandboxed(own.adopt_answers, *arguments, folder=folder, reads=[folder], failed=make_answers_error)

@@ -1,13 +1,15 @@
 """Build whole lists of models: ``python -m tests.conformance [--only TEXT] [GROUP …]``, which is ``make conformance``.
 
 The results are added to docs/conformance.json, of which docs/conformance.md is made. The group ``special`` is no list
-of models, but of ops that are called with special values.
+of models, but of ops that are called with special values; ``onnx-nodes`` are ONNX's own cases of operators, of which
+docs/onnx-operators.md is made.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 
 from builder.base.tf import ENVIRONMENT
@@ -17,16 +19,18 @@ os.environ.update(ENVIRONMENT)  # before Keras loads TensorFlow
 
 from builder.base.tf import import_tensorflow
 from builder.cli import ops_page
+from builder.importers.frameworks.framework_environment import FRAMEWORKS, ensure_environment
 from tests.conformance import results, special
 from tests.conformance.cases import GROUPS
 from tests.conformance.run import run
 
 FOLDER = ROOT / "build" / "conformance"
+ONNX_NODES = "onnx-nodes"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
-    every = [*GROUPS, special.GROUP]
+    every = [*GROUPS, special.GROUP, ONNX_NODES]
     parser.add_argument("groups", nargs="*", choices=[*every, []], help="lists to build, all when none is named")
     parser.add_argument("--only", default="", help="cases whose name has this text")
     parser.add_argument("--missing", action="store_true", help="only cases that have no result yet")
@@ -35,11 +39,15 @@ def main() -> int:
     groups = given.groups or every
     if special.GROUP in groups and not (given.only or given.missing):
         results.write_special(special.rows(FOLDER))
+    wrong = False
+    if ONNX_NODES in groups and not (given.only or given.missing):
+        python = ensure_environment(FRAMEWORKS["onnx"], print) / "bin" / "python"
+        command = [python, "-m", "tests.conformance.onnx_nodes", "--page", ROOT / "docs" / "onnx-operators.md"]
+        wrong = bool(subprocess.run(command, cwd=ROOT, check=False).returncode)
     cases = [case for name in groups if name in GROUPS for case in GROUPS[name]() if given.only in case.name]
     if given.missing:
         known = results.read()
         cases = [case for case in cases if (case.group, case.name) not in known]
-    wrong = False
     for case in cases:
         result = run(case, FOLDER)
         results.add(result)

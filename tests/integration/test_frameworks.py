@@ -16,9 +16,11 @@ import pytest
 
 from builder.base.errors import ImportModelError
 from builder.cli import main
+from builder.config import Format
 from builder.importers.frameworks.framework_environment import FRAMEWORKS, ensure_environment
 from builder.package.bundle import Bundle
 from tests.conftest import ROOT
+from tests.support.days import today
 from tests.support.models import empty_project
 from tests.support.needs import missing
 from tests.support.results import printed
@@ -86,12 +88,16 @@ def test_a_network_of_pytorch(torch_models: Path, name: str, tmp_path: Path, mon
 
 
 @pytest.mark.parametrize(
-    ("script", "printed_last"),
-    [("torch_operator_cases.py", "49 runs\n"), ("torch_index_cases.py", "17 of 17 agree\n")],
-    ids=["operators that torchax lacks", "indices of tables"],
+    ("form", "script", "printed_last"),
+    [
+        ("pytorch", "torch_operator_cases.py", "49 runs\n"),
+        ("pytorch", "torch_index_cases.py", "17 of 17 agree\n"),
+        ("onnx", "onnx_operator_cases.py", "42 of 42 agree\n"),
+    ],
+    ids=["operators that torchax lacks", "indices of tables", "operators of com.microsoft"],
 )
-def test_cases_agree_with_pytorch(script: str, printed_last: str) -> None:
-    python = ensure_environment(FRAMEWORKS["pytorch"], print) / "bin" / "python"
+def test_cases_agree_with_their_framework(form: Format, script: str, printed_last: str) -> None:
+    python = ensure_environment(FRAMEWORKS[form], print) / "bin" / "python"
     variables = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
     command = [python, NETWORKS / script]
     done = subprocess.run(
@@ -114,12 +120,20 @@ def test_a_file_of_pytorch_is_read_only_if_it_is_trusted(
     assert [port["name"] for port in found["fetches"]] == ["scores", "features"]
 
 
-@pytest.mark.parametrize("form", [".pt2", ".jax"])
+def test_the_cases_of_onnx_itself() -> None:
+    """A seventh of the cases each day; `make conformance GROUPS=onnx-nodes` runs all of them."""
+    python = ensure_environment(FRAMEWORKS["onnx"], print) / "bin" / "python"
+    command = [python, "-m", "tests.conformance.onnx_nodes", "--part", f"{today().toordinal() % 7}/7"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=900, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("form", [".pt2", ".jax", ".onnx"])
 def test_a_file_that_is_none(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / f"model{form}"
     path.write_bytes(b"no model at all")
     assert main(["inspect", str(path), "--trust"]) == ImportModelError.exit_code
-    assert f"model{form} is not what" in capsys.readouterr().err
+    assert f"model{form} is not" in capsys.readouterr().err
 
 
 def test_convolutions_of_channels_first_run_channels_last() -> None:

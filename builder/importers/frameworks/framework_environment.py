@@ -53,6 +53,12 @@ FRAMEWORKS: Mapping[Format, Framework] = {
         "about 140 MB",
         (_JOBS, "builder.importers.frameworks.jax_model", "builder.importers.frameworks.jax_program"),
     ),
+    "onnx": Framework(
+        "ONNX",
+        "onnx.txt",
+        "about 190 MB",
+        (_JOBS, "builder.importers.frameworks.onnx.onnx_model", "builder.importers.frameworks.jax_program"),
+    ),
     "pytorch": Framework(
         "PyTorch",
         "torch.txt",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from builder.base.escape import describe_error
 from builder.config import ModelSpec, Source
 from builder.importers.frameworks.framework_model import ANSWERED, ASKED, FrameworkModel, load_cases, save_cases
 from builder.importers.loaded import HOW_TO_TRUST
-from builder.importers.shapes import pin_shapes
+from builder.importers.shapes import pin_shapes, read_constants
 
 
 def describe_ports(source: Source, path: Path) -> dict[str, Any]:
@@ -26,16 +26,21 @@ def convert_model(spec: ModelSpec, path: Path) -> None:
 
     Nothing of the model runs. Raises ImportModelError.
     """
+    from builder.importers.frameworks.channels_last import make_channels_last
     from builder.importers.frameworks.jax_program import make_program
 
-    model = _open_model(spec.source, path)
-    shapes = pin_shapes(model.ports, spec)
-    make_program(model.make_function(), model.ports, shapes).save(Path.cwd())
+    model = _open_fixed(spec, path)
+    fixed = {feed.name for feed in spec.feeds if feed.value is not None}
+    shapes = pin_shapes(model.ports, replace(spec, feeds=tuple(f for f in spec.feeds if f.name not in fixed)))
+    function = model.make_function()
+    make_program(make_channels_last(function) if model.channels_first else function, model.ports, shapes).save(
+        Path.cwd()
+    )
 
 
-def answer_cases(source: Source, path: Path) -> None:
+def answer_cases(spec: ModelSpec, path: Path) -> None:
     """Answer the file ASKED of the current folder in a file ANSWERED. A case that the framework refuses is left out."""
-    model = _open_model(source, path)
+    model = _open_fixed(spec, path)
     save_cases(
         Path(ANSWERED), {case: _answer_or_skip(model, feeds, case) for case, feeds in load_cases(Path(ASKED)).items()}
     )
@@ -49,6 +54,12 @@ def _answer_or_skip(model: FrameworkModel, feeds: Sequence[Array], case: str) ->
         return ()
 
 
+def _open_fixed(spec: ModelSpec, path: Path) -> FrameworkModel:
+    """Return the model without the inputs to which ``spec`` gives a value."""
+    model = _open_model(spec.source, path)
+    return model.fix_feeds(read_constants(model.ports, spec))
+
+
 def _open_model(source: Source, path: Path) -> FrameworkModel:
     if not path.exists():
         raise ImportModelError(f"There is no model at {path}.")
@@ -56,6 +67,10 @@ def _open_model(source: Source, path: Path) -> FrameworkModel:
         from builder.importers.frameworks.jax_model import open_jax
 
         return open_jax(path)
+    if source.format == "onnx":
+        from builder.importers.frameworks.onnx.onnx_model import open_onnx
+
+        return open_onnx(path)
     if not source.trust:
         raise ImportModelError(
             f"{path.name} may run code when it is loaded. If you trust where it comes from, {HOW_TO_TRUST}."

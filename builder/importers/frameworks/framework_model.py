@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,30 @@ ASKED, ANSWERED = "asked.npz", "answered.npz"
 class FrameworkModel:
     """A model; ``make_function`` makes a JAX function from the feeds to the fetches, in the order of ``ports``.
 
-    ``answer`` does the same with arrays, run by the framework itself.
+    ``answer`` does the same with arrays, run by the framework itself. ``channels_first``: whether the format's images
+    have their channels first.
     """
 
     ports: ModelPorts
     make_function: Callable[[], Callable[..., Sequence[Any]]]
     answer: Callable[[Sequence[Array]], Sequence[Array]]
+    channels_first: bool = False
+
+    def fix_feeds(self, values: Mapping[str, Array]) -> FrameworkModel:
+        """Return the model without the inputs of ``values``, which always have these values."""
+        if not values:
+            return self
+
+        def fill(feeds: Sequence[Any]) -> list[Any]:
+            rest = iter(feeds)
+            return [values[port.name] if port.name in values else next(rest) for port in self.ports.feeds]
+
+        def make_function() -> Callable[..., Sequence[Any]]:
+            function = self.make_function()
+            return lambda *feeds: function(*fill(feeds))
+
+        ports = replace(self.ports, feeds=tuple(port for port in self.ports.feeds if port.name not in values))
+        return replace(self, ports=ports, make_function=make_function, answer=lambda feeds: self.answer(fill(feeds)))
 
 
 def save_cases(path: Path, cases: Mapping[str, Sequence[Array]]) -> None:

@@ -13,7 +13,6 @@ from torch.utils import _pytree as pytree
 from builder.base.arrays import Array
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
-from builder.importers.frameworks.channels_last import make_channels_last
 from builder.importers.frameworks.framework_model import FrameworkModel, distinct_names
 from builder.importers.frameworks.torch_program import convert_to_jax
 from builder.importers.loaded import make_names_unique
@@ -48,7 +47,7 @@ def open_torch(path: Path) -> FrameworkModel:
     ports = ModelPorts(_list_feeds(program, path.name), _list_fetches(program, path.name))
 
     def make_function() -> Callable[..., Sequence[Any]]:
-        return make_channels_last(convert_to_jax(program))
+        return convert_to_jax(program)
 
     module = program.module()
 
@@ -59,7 +58,7 @@ def open_torch(path: Path) -> FrameworkModel:
             outputs = pytree.tree_leaves(module(*args, **kwargs))
         return [value.numpy() for value in outputs]
 
-    return FrameworkModel(ports, make_function, answer)
+    return FrameworkModel(ports, make_function, answer, channels_first=True)
 
 
 def _list_feeds(program: Any, file: str) -> tuple[PortInfo, ...]:

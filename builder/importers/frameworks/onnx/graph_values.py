@@ -1,0 +1,43 @@
+"""Values of an ONNX graph: NumPy arrays where they are known, arrays that JAX traces where they depend on a feed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from builder.base.errors import ImportModelError
+
+Value = Any
+
+
+def is_known(*values: Value) -> bool:
+    """Say whether no value depends on a feed; an input that is left out is known."""
+    return not any(isinstance(value, jax.core.Tracer) for value in values)
+
+
+def read_array(value: Value) -> Any:
+    """Return a known value as a NumPy array. Raises ImportModelError if it depends on a feed."""
+    if not is_known(value):
+        raise ImportModelError(
+            "a size, an axis or a number of repetitions depends on the values of an input. Export the model with fixed "
+            "sizes, or compute that outside of it."
+        )
+    return np.asarray(value)
+
+
+def read_ints(value: Value) -> list[int]:
+    """Return the elements of a known value as integers. Raises ImportModelError if it depends on a feed."""
+    return [int(item) for item in read_array(value).reshape(-1)]
+
+
+def read_int(value: Value) -> int:
+    """Return the only element of a known value as an integer. Raises ImportModelError if it depends on a feed."""
+    (item,) = read_ints(value)
+    return item
+
+
+def list_axes(axes: Value, rank: int) -> tuple[int, ...]:
+    """Return ``axes`` (integers or a known array) counted from the front of ``rank`` dimensions."""
+    return tuple(axis + rank if axis < 0 else axis for axis in read_ints(axes))

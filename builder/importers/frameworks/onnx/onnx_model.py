@@ -1,0 +1,120 @@
+"""Reads .onnx files: ports and, for fixed shapes, a JAX function; ONNX Runtime answers for the file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import helper
+
+from builder.base.arrays import Array
+from builder.base.errors import ImportModelError
+from builder.base.escape import describe_error
+from builder.importers.frameworks.framework_model import FrameworkModel
+from builder.importers.frameworks.onnx.graph_function import GraphRunner
+from builder.importers.loaded import make_names_unique
+from builder.importers.ports import ModelPorts, PortInfo
+
+_OLDEST = 7
+"""The first opset whose operators broadcast as NumPy does."""
+
+_MOVES = {"Cast", "Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
+"""Operators that move the elements of their first input, or give them another type."""
+
+
+def open_onnx(path: Path) -> FrameworkModel:
+    """Open the model in ``path``. Feeds and fetches keep their names.
+
+    Raises ImportModelError for a file that is not an ONNX model, or that takes or gives anything but tensors.
+    """
+    try:
+        model = onnx.load(path)
+        onnx.checker.check_model(path)
+    except Exception as error:  # The file may be no protobuf, break a rule, or have its weights elsewhere.
+        raise ImportModelError(f"{path.name} is not a valid ONNX model: {describe_error(error)}") from error
+    opsets = {entry.domain: entry.version for entry in model.opset_import}
+    if opsets.get("", _OLDEST) < _OLDEST:
+        raise ImportModelError(
+            f"{path.name} uses opset {opsets['']}, and {_OLDEST} is the oldest that is read: convert it with "
+            "onnx.version_converter."
+        )
+    weights = {tensor.name for tensor in model.graph.initializer}
+    inputs = [value for value in model.graph.input if value.name not in weights]
+    rows = _count_rows(model.graph)
+    declared = zip(_list_ports(inputs, path.name), inputs, strict=True)
+    feeds = tuple(replace(port, rows=rows.get(value.name)) for port, value in declared)
+    ports = ModelPorts(feeds, _list_ports(model.graph.output, path.name))
+    runner = GraphRunner(opsets, {(item.domain, item.name): item for item in model.functions})
+    nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
+    if missing := sorted(set(runner.list_unsupported(nodes))):
+        raise ImportModelError(
+            f"{path.name} uses operators that are not supported: {', '.join(missing)}. See `coldforge docs onnx`."
+        )
+    names, results = [value.name for value in inputs], [value.name for value in model.graph.output]
+
+    def run(*feeds: Any) -> list[Any]:
+        scope = dict(zip(names, feeds, strict=True))
+        runner.run_graph(model.graph, scope)
+        return [jnp.asarray(scope[name]) for name in results]
+
+    def answer(feeds: Sequence[Array]) -> list[Array]:
+        session = _open_session(path)
+        values = session.run(results, dict(zip(names, feeds, strict=True)))
+        return [np.asarray(value) for value in values]
+
+    return FrameworkModel(ports, lambda: run, answer, channels_first=True)
+
+
+def _open_session(path: Path) -> Any:
+    """Return ONNX Runtime's session with the graph as it is written, in one thread."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def _list_ports(values: Sequence[Any], file: str) -> tuple[PortInfo, ...]:
+    names = make_names_unique([value.name for value in values])
+    return tuple(_make_port(name, value, file) for name, value in zip(names, values, strict=True))
+
+
+def _count_rows(graph: Any) -> dict[str, int]:
+    """Find the inputs whose elements are looked up in a table, and the rows of the smallest table of each.
+
+    ONNX Runtime raises on an index outside of the table; the program would take the nearest row.
+    """
+    makers = {name: node for node in graph.node for name in node.output}
+    sizes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    rows: dict[str, int] = {}
+    for node in graph.node:
+        if node.op_type != "Gather" or not sizes.get(node.input[0]):
+            continue
+        axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
+        name = node.input[1]
+        while name in makers and makers[name].op_type in _MOVES:
+            name = makers[name].input[0]
+        count = sizes[node.input[0]][axis]
+        rows[name] = min(count, rows.get(name, count))
+    return rows
+
+
+def _make_port(name: str, value: Any, file: str) -> PortInfo:
+    """Return a port; an open dimension has a name in the file, or nothing."""
+    if value.type.WhichOneof("value") != "tensor_type":
+        raise ImportModelError(
+            f"{file}: {value.name} is a {value.type.WhichOneof('value')}, not a tensor; sequences, maps and optional "
+            "values are not supported."
+        )
+    tensor = value.type.tensor_type
+    sizes = tuple(
+        size.dim_value if size.WhichOneof("value") == "dim_value" and size.dim_value > 0 else None
+        for size in tensor.shape.dim
+    )
+    return PortInfo(name, str(helper.tensor_dtype_to_np_dtype(tensor.elem_type)), sizes)

@@ -1,0 +1,44 @@
+"""The table that says what an operator of ONNX computes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+_CONTEXT = frozenset({"opset", "outputs"})
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A function of the inputs, in order, whose keywords are the operator's attributes.
+
+    ``context``: those of ``opset`` (the version of the operator's domain that the model names) and ``outputs`` (the
+    number of outputs of the node) that it takes as keywords as well.
+    """
+
+    compute: Callable[..., Any]
+    context: frozenset[str]
+
+
+class OperatorTable(dict[tuple[str, str], Operator]):
+    """Operators by their domain ("" for ONNX's own) and name."""
+
+    def define(self, *names: str, domain: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Return a decorator that enters a function as the operators ``names``."""
+
+        def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+            for name in names:
+                self.enter(name, function, domain)
+            return function
+
+        return enter
+
+    def enter(self, name: str, function: Callable[..., Any], domain: str = "") -> None:
+        """Enter ``function`` as the operator ``name``."""
+        try:
+            context = _CONTEXT & inspect.signature(function).parameters.keys()
+        except ValueError:  # Some functions of NumPy have no signature.
+            context = frozenset()
+        self[domain, name] = Operator(function, context)

@@ -1,0 +1,153 @@
+"""Branches and loops over subgraphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from builder.importers.frameworks.onnx.graph_values import Value, is_known, read_int
+from builder.importers.frameworks.onnx.operator_table import OperatorTable
+
+OPS = OperatorTable()
+
+Subgraph = Callable[..., list[Value]]
+
+_MAX_UNROLLED = 64
+"""The number of turns up to which a loop is written out, so that what is known in each turn stays known."""
+
+
+def _to_arrays(values: Sequence[Value]) -> list[Value]:
+    return [jnp.asarray(value) for value in values]
+
+
+@OPS.define("If")
+def choose(condition: Value, *, then_branch: Subgraph, else_branch: Subgraph) -> list[Value]:
+    """Return the outputs of one of two graphs."""
+    if is_known(condition):
+        return then_branch() if bool(np.asarray(condition).reshape(())) else else_branch()
+    return list(
+        lax.cond(jnp.reshape(condition, ()), lambda: _to_arrays(then_branch()), lambda: _to_arrays(else_branch()))
+    )
+
+
+@OPS.define("Loop")
+def repeat(count: Value, condition: Value, *states: Value, body: Subgraph, outputs: int) -> list[Value]:
+    """Return the last states, and what each turn adds to the other outputs, one after the other.
+
+    The number of turns may depend on an input only where nothing is added by turn.
+    """
+    if count is not None and is_known(count):
+        limit = read_int(count)
+        if limit <= _MAX_UNROLLED or not is_known(condition):
+            finished, result = _write_out(limit, condition, list(states), body)
+            if finished:
+                return result
+        if condition is None or bool(np.asarray(condition).reshape(())):
+            return _scan_loop(limit, list(states), body)
+    if outputs > len(states):
+        raise ValueError("the number of its turns, and so the size of an output, depends on the values of an input")
+    return _loop_while(count, condition, list(states), body)
+
+
+def _write_out(limit: int, condition: Value, states: list[Value], body: Subgraph) -> tuple[bool, list[Value]]:
+    """Run all turns one by one; say whether the condition was known in each."""
+    added: list[list[Value]] = []
+    alive = True if condition is None else condition
+    for turn in range(limit):
+        if not is_known(alive):
+            return False, []
+        if not bool(np.asarray(alive).reshape(())):
+            break
+        alive, *values = body(np.asarray(turn, np.int64), np.asarray(True), *states)
+        states, extra = values[: len(states)], values[len(states) :]
+        added.append(extra)
+    return True, [*states, *(jnp.stack(_to_arrays(column)) for column in zip(*added, strict=True))]
+
+
+def _scan_loop(limit: int, states: list[Value], body: Subgraph) -> list[Value]:
+    """Run ``limit`` turns of a loop whose condition stays true."""
+
+    def step(old: Any, turn: Any) -> Any:
+        alive, *values = body(turn, np.asarray(True), *old)
+        if not is_known(alive) or not bool(np.asarray(alive).reshape(())):
+            raise ValueError("its condition depends on the values of an input, and it adds to an output in each turn")
+        return tuple(_to_arrays(values[: len(states)])), tuple(_to_arrays(values[len(states) :]))
+
+    last, added = lax.scan(step, tuple(_to_arrays(states)), jnp.arange(limit, dtype=np.int64))
+    return [*last, *added]
+
+
+def _loop_while(count: Value, condition: Value, states: list[Value], body: Subgraph) -> list[Value]:
+    limit = jnp.asarray(np.iinfo(np.int64).max if count is None else count, np.int64).reshape(())
+    alive = jnp.asarray(True if condition is None else condition).reshape(())
+
+    def goes_on(state: Any) -> Any:
+        return (state[0] < limit) & state[1]
+
+    def turn(state: Any) -> Any:
+        number, old_alive, *old = state
+        new_alive, *values = body(number, old_alive, *old)
+        return (number + 1, jnp.asarray(new_alive).reshape(()), *_to_arrays(values))
+
+    _, _, *last = lax.while_loop(goes_on, turn, (jnp.zeros((), np.int64), alive, *_to_arrays(states)))
+    return list(last)
+
+
+@OPS.define("Scan")
+def scan(
+    *inputs: Value,
+    body: Subgraph,
+    num_scan_inputs: int,
+    scan_input_axes: Any = None,
+    scan_input_directions: Any = None,
+    scan_output_axes: Any = None,
+    scan_output_directions: Any = None,
+    opset: int = 9,
+    **_: Any,
+) -> list[Value]:
+    """Return the last states, and what each turn over the slices of the scanned inputs adds to the other outputs."""
+    if opset < 9:
+        if inputs[0] is not None:
+            raise ValueError("sequences of different lengths are not supported")
+        return _scan_batch(inputs[1:], body, num_scan_inputs, scan_input_directions)
+    states, scanned = list(inputs[: len(inputs) - num_scan_inputs]), list(inputs[len(inputs) - num_scan_inputs :])
+    axes = scan_input_axes or [0] * num_scan_inputs
+    sides = scan_input_directions or [0] * num_scan_inputs
+    items = [
+        jnp.flip(value, 0) if backwards else value
+        for value, backwards in zip(
+            (jnp.moveaxis(value, axis, 0) for value, axis in zip(scanned, axes, strict=True)), sides, strict=True
+        )
+    ]
+
+    def step(old: Any, values: Any) -> Any:
+        new = body(*old, *values)
+        return tuple(_to_arrays(new[: len(states)])), tuple(_to_arrays(new[len(states) :]))
+
+    last, added = lax.scan(step, tuple(_to_arrays(states)), tuple(items))
+    places = scan_output_axes or [0] * len(added)
+    turns = scan_output_directions or [0] * len(added)
+    results = [
+        jnp.moveaxis(jnp.flip(value, 0) if backwards else value, 0, axis)
+        for value, axis, backwards in zip(added, places, turns, strict=True)
+    ]
+    return [*last, *results]
+
+
+def _scan_batch(inputs: Sequence[Value], body: Subgraph, scanned: int, directions: Any) -> list[Value]:
+    """Run the Scan of opset 8, whose inputs all have a batch in front, by example."""
+    batch = np.shape(inputs[0])[0]
+    examples = [
+        scan(
+            *(value[i] for value in inputs),
+            body=body,
+            num_scan_inputs=scanned,
+            scan_input_directions=directions,
+        )
+        for i in range(batch)
+    ]
+    return [jnp.stack(_to_arrays(column)) for column in zip(*examples, strict=True)]

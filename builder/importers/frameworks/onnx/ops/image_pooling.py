@@ -1,0 +1,148 @@
+"""Poolings over windows and over whole images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from builder.importers.frameworks.onnx.graph_values import Value, read_ints
+from builder.importers.frameworks.onnx.operator_table import OperatorTable
+from builder.importers.frameworks.onnx.sliding_window import Window, read_window
+
+OPS = OperatorTable()
+
+
+def _reduce_windows(x: Value, window: Window, start: Any, function: Any) -> Value:
+    return lax.reduce_window(
+        jnp.asarray(x),
+        np.asarray(start, x.dtype),
+        function,
+        (1, 1, *window.sizes),
+        (1, 1, *window.strides),
+        [(0, 0), (0, 0), *window.pads],
+        window_dilation=(1, 1, *window.dilations),
+    )
+
+
+def _lowest(dtype: Any) -> Any:
+    return -np.inf if jnp.issubdtype(dtype, jnp.floating) else np.iinfo(dtype).min
+
+
+@OPS.define("MaxPool")
+def max_pool(x: Value, *, kernel_shape: Any, storage_order: int = 0, outputs: int, **keys: Any) -> Any:
+    """Return the largest element in each window and, as a second output, its position in the flattened input."""
+    window = read_window(np.shape(x)[2:], kernel_shape, keys)
+    largest = _reduce_windows(x, window, _lowest(x.dtype), lax.max)
+    if outputs == 1:
+        return largest
+    shape = np.shape(x)
+    places = np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape)
+    if storage_order:
+        spatial = np.arange(int(np.prod(shape[2:]))).reshape(shape[2:][::-1]).transpose()
+        places = np.arange(shape[0] * shape[1]).reshape(*shape[:2], *[1] * len(shape[2:])) * spatial.size + spatial
+    return largest, _find_in_windows(x, largest, places, window)
+
+
+def _find_in_windows(x: Value, largest: Value, places: Any, window: Window) -> Value:
+    """Return the first of ``places`` in each window whose element is the largest one."""
+    pads = [(0, 0, 0), (0, 0, 0), *((before, after, 0) for before, after in window.pads)]
+    padded = lax.pad(jnp.asarray(x), jnp.asarray(_lowest(x.dtype), x.dtype), pads)
+    numbers = lax.pad(jnp.asarray(places), jnp.asarray(-1, places.dtype), pads)
+    result = jnp.full(largest.shape, -1, np.int64)
+    for tap in np.ndindex(*window.sizes):
+        cut = [slice(None), slice(None)]
+        for i, offset in enumerate(tap):
+            first = offset * window.dilations[i]
+            cut.append(slice(first, first + (largest.shape[2 + i] - 1) * window.strides[i] + 1, window.strides[i]))
+        here = (padded[tuple(cut)] == largest) & (result < 0) & (numbers[tuple(cut)] >= 0)
+        result = jnp.where(here, numbers[tuple(cut)], result)
+    return result
+
+
+@OPS.define("AveragePool")
+def average_pool(x: Value, *, kernel_shape: Any, count_include_pad: int = 0, **keys: Any) -> Value:
+    """Return the mean of each window, over the image alone or over its padding too."""
+    shape = np.shape(x)
+    window = read_window(shape[2:], kernel_shape, keys)
+    total = _reduce_windows(x, window, 0, lax.add)
+    ones = np.ones((1, 1, *shape[2:]), x.dtype)
+    if count_include_pad:  # What is added for the last window by ceil_mode does not count.
+        given = read_window(shape[2:], kernel_shape, {**keys, "ceil_mode": 0})
+        ones = np.pad(ones, [(0, 0), (0, 0), *given.pads], constant_values=1)
+        rest = tuple((0, w[1] - g[1]) for w, g in zip(window.pads, given.pads, strict=True))
+        window = Window(window.sizes, window.strides, window.dilations, rest)
+    counts = _reduce_windows(ones, window, 0, lax.add)
+    return total / counts
+
+
+@OPS.define("LpPool")
+def norm_pool(x: Value, *, kernel_shape: Any, p: int = 2, **keys: Any) -> Value:
+    """Return the p-norm of each window."""
+    window = read_window(np.shape(x)[2:], kernel_shape, keys)
+    return _reduce_windows(jnp.abs(x) ** p, window, 0, lax.add) ** np.asarray(1 / p, x.dtype)
+
+
+def _list_spatial(x: Value) -> tuple[int, ...]:
+    return tuple(range(2, np.ndim(x)))
+
+
+@OPS.define("GlobalAveragePool")
+def global_average(x: Value) -> Value:
+    """Return the mean of each channel."""
+    return jnp.mean(x, _list_spatial(x), keepdims=True).astype(x.dtype)
+
+
+@OPS.define("GlobalMaxPool")
+def global_maximum(x: Value) -> Value:
+    """Return the largest element of each channel."""
+    return jnp.max(x, _list_spatial(x), keepdims=True)
+
+
+@OPS.define("GlobalLpPool")
+def global_norm(x: Value, *, p: int = 2) -> Value:
+    """Return the p-norm of each channel."""
+    return jnp.sum(jnp.abs(x) ** p, _list_spatial(x), keepdims=True) ** np.asarray(1 / p, x.dtype)
+
+
+@OPS.define("MaxUnpool")
+def unpool(x: Value, indices: Value, output_shape: Value = None, *, kernel_shape: Any, **keys: Any) -> Value:
+    """Return zeros with each element at its position in the flattened array that MaxPool reduced."""
+    shape = np.shape(x)
+    window = read_window(shape[2:], kernel_shape, keys)
+    inferred = [
+        (size - 1) * stride - sum(pads) + extent
+        for size, stride, pads, extent in zip(shape[2:], window.strides, window.pads, window.extents, strict=True)
+    ]
+    flat = jnp.zeros(int(np.prod([*shape[:2], *inferred])), x.dtype)
+    result = flat.at[jnp.reshape(indices, -1)].set(jnp.reshape(x, -1)).reshape(*shape[:2], *inferred)
+    if output_shape is None:
+        return result
+    whole = jnp.zeros(read_ints(output_shape), x.dtype)
+    return whole.at[tuple(slice(size) for size in result.shape)].set(result)
+
+
+@OPS.define("MaxRoiPool")
+def max_roi_pool(x: Value, rois: Value, *, pooled_shape: Any, spatial_scale: float = 1.0) -> Value:
+    """Return the largest element in each cell of each region [batch, x1, y1, x2, y2] of interest."""
+    height, width = np.shape(x)[2:]
+    x, rois = jnp.asarray(x), jnp.asarray(rois)
+    corners = jnp.round(rois[:, 1:] * spatial_scale).astype(np.int64)
+
+    def bounds(first: Value, last: Value, cells: int, size: int) -> Value:
+        """Return [rois, cells, size]: whether a row or column belongs to a cell."""
+        cell = jnp.maximum(last - first + 1, 1)[:, None] / cells
+        numbers = jnp.arange(cells)[None]
+        start = jnp.clip(jnp.floor(numbers * cell).astype(np.int64) + first[:, None], 0, size)
+        end = jnp.clip(jnp.ceil((numbers + 1) * cell).astype(np.int64) + first[:, None], 0, size)
+        places = jnp.arange(size)
+        return (places >= start[..., None]) & (places < end[..., None])
+
+    rows = bounds(corners[:, 1], corners[:, 3], pooled_shape[0], height)
+    columns = bounds(corners[:, 0], corners[:, 2], pooled_shape[1], width)
+    images = x[rois[:, 0].astype(np.int64)]
+    by_row = jnp.max(jnp.where(rows[:, None, :, :, None], images[:, :, None], _lowest(x.dtype)), 3)
+    cells = jnp.max(jnp.where(columns[:, None, None], by_row[:, :, :, None], _lowest(x.dtype)), -1)
+    return jnp.where(jnp.isneginf(cells), 0, cells)

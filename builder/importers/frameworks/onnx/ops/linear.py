@@ -1,0 +1,86 @@
+"""Products of matrices, and attention's positions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from builder.importers.frameworks.onnx.graph_values import Value
+from builder.importers.frameworks.onnx.operator_table import OperatorTable
+
+OPS = OperatorTable()
+
+
+@OPS.define("MatMul")
+def multiply_matrices(a: Value, b: Value) -> Value:
+    """Return the product of matrices, with leading dimensions broadcast."""
+    return jnp.matmul(a, b)
+
+
+@OPS.define("Gemm")
+def multiply_and_add(
+    a: Value, b: Value, c: Value = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0
+) -> Value:
+    """Return alpha a b + beta c, with matrices that may be transposed."""
+    product = jnp.matmul(jnp.transpose(a) if transA else a, jnp.transpose(b) if transB else b)
+    product = product if alpha == 1 else product * np.asarray(alpha, product.dtype)
+    if c is None:
+        return product
+    return product + (c if beta == 1 else c * np.asarray(beta, product.dtype))
+
+
+@OPS.define("Einsum")
+def sum_products(*inputs: Value, equation: str) -> Value:
+    """Return the sum of products that ``equation`` describes."""
+    return jnp.einsum(equation.replace(" ", ""), *inputs)
+
+
+@OPS.define("Det")
+def find_determinant(x: Value) -> Value:
+    """Return the determinant of each matrix."""
+    return jnp.linalg.det(x)
+
+
+def subtract_zero_point(x: Value, zero: Value, axis: int) -> Value:
+    """Return 8-bit integers less their zero points, one for all or one for each index of ``axis``, as int32."""
+    x = jnp.asarray(x).astype(np.int32)
+    if zero is None:
+        return x
+    zero = jnp.asarray(zero).astype(np.int32)
+    if zero.ndim == 1 and zero.size > 1:
+        zero = jnp.expand_dims(zero, -1 if axis == -2 else 0)
+    return x - (zero if zero.ndim > 1 else zero.reshape(()) if zero.size == 1 else zero)
+
+
+@OPS.define("MatMulInteger")
+def multiply_integers(a: Value, b: Value, a_zero: Value = None, b_zero: Value = None) -> Value:
+    """Return the product of matrices of 8-bit integers less their zero points, as int32."""
+    return jnp.matmul(subtract_zero_point(a, a_zero, -2), subtract_zero_point(b, b_zero, -1))
+
+
+@OPS.define("RotaryEmbedding")
+def rotate_positions(
+    x: Value,
+    cosines: Value,
+    sines: Value,
+    positions: Value = None,
+    *,
+    interleaved: int = 0,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+) -> Value:
+    """Return heads [n, heads, t, d] or [n, t, heads × d] with pairs of elements rotated by position."""
+    shape = np.shape(x)
+    heads = x if len(shape) == 4 else jnp.reshape(x, (*shape[:2], num_heads, -1)).transpose(0, 2, 1, 3)
+    size = rotary_embedding_dim or heads.shape[-1]
+    rotated, rest = heads[..., :size], heads[..., size:]
+    if positions is not None:
+        cosines, sines = (jnp.take(table, positions, 0, mode="clip") for table in (cosines, sines))
+    cosines, sines = (jnp.expand_dims(table[..., : size // 2], 1) for table in (cosines, sines))
+    real, imaginary = (rotated[..., 0::2], rotated[..., 1::2]) if interleaved else jnp.split(rotated, 2, -1)
+    turned = (cosines * real - sines * imaginary, sines * real + cosines * imaginary)
+    pairs: Any = jnp.stack(turned, -1).reshape(rotated.shape) if interleaved else jnp.concatenate(turned, -1)
+    result = jnp.concatenate([pairs, rest], -1)
+    return result if len(shape) == 4 else result.transpose(0, 2, 1, 3).reshape(shape)

@@ -1,0 +1,145 @@
+"""Normalisations, and softmax with its relatives."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from onnx import helper
+
+from builder.importers.frameworks.onnx.graph_values import Value
+from builder.importers.frameworks.onnx.operator_table import OperatorTable
+
+OPS = OperatorTable()
+
+
+def _hardmax(x: Value, axis: int) -> Value:
+    return jnp.moveaxis(jax.nn.one_hot(jnp.argmax(x, axis), x.shape[axis], dtype=x.dtype), -1, axis)
+
+
+def _normalise_axis(function: Callable[..., Any], x: Value, *, axis: int | None = None, opset: int) -> Value:
+    """Apply a softmax along ``axis``; before opset 13, along all dimensions from ``axis`` on together."""
+    if opset >= 13:
+        return function(jnp.asarray(x), axis=-1 if axis is None else axis)
+    first = (1 if axis is None else axis) % np.ndim(x)
+    flat = jnp.reshape(x, (int(np.prod(np.shape(x)[:first])), -1))
+    return function(flat, axis=-1).reshape(np.shape(x))
+
+
+for _name, _function in {"Softmax": jax.nn.softmax, "LogSoftmax": jax.nn.log_softmax, "Hardmax": _hardmax}.items():
+    OPS.enter(_name, functools.partial(_normalise_axis, _function))
+
+
+def _by_channel(values: Value, rank: int) -> Value:
+    return jnp.reshape(values, (1, -1) + (1,) * (rank - 2))
+
+
+@OPS.define("BatchNormalization")
+def batch_normalise(
+    x: Value,
+    scale: Value,
+    bias: Value,
+    mean: Value,
+    variance: Value,
+    *,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    training_mode: int = 0,
+    **_: Any,
+) -> Any:
+    """Return each channel less its mean, divided by its deviation, scaled and shifted.
+
+    In training mode mean and variance are those of the batch, and their running averages are further outputs.
+    """
+    if not training_mode:
+        factor = scale / jnp.sqrt(variance + np.asarray(epsilon, variance.dtype))
+        shift = bias - mean * factor
+        return (x * _by_channel(factor, np.ndim(x)) + _by_channel(shift, np.ndim(x))).astype(x.dtype)
+    axes = (0, *range(2, np.ndim(x)))
+    batch_mean, batch_variance = jnp.mean(x, axes), jnp.var(x, axes)
+    result = batch_normalise(x, scale, bias, batch_mean, batch_variance, epsilon=epsilon)
+    averages = [old * momentum + new * (1 - momentum) for old, new in ((mean, batch_mean), (variance, batch_variance))]
+    return (result, *(jnp.asarray(value, x.dtype) for value in averages))
+
+
+def _standardise(x: Value, axes: tuple[int, ...], epsilon: float) -> tuple[Value, Value, Value]:
+    """Return ``x`` less its mean and divided by its deviation along ``axes``, the mean, and one over the deviation."""
+    mean = jnp.mean(x, axes, keepdims=True)
+    difference = x - mean
+    inverse = lax.rsqrt(jnp.mean(jnp.square(difference), axes, keepdims=True) + np.asarray(epsilon, x.dtype))
+    return difference * inverse, mean, inverse
+
+
+@OPS.define("LayerNormalization")
+def layer_normalise(
+    x: Value,
+    scale: Value,
+    bias: Value = None,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
+    outputs: int,
+) -> Any:
+    """Return ``x`` standardised over the dimensions from ``axis`` on, scaled and shifted; its mean and deviation."""
+    axes = tuple(range(axis % np.ndim(x), np.ndim(x)))
+    values, mean, inverse = _standardise(
+        jnp.asarray(x).astype(helper.tensor_dtype_to_np_dtype(stash_type)), axes, epsilon
+    )
+    result = values.astype(x.dtype) * scale
+    return (result if bias is None else result + bias, mean, inverse)[:outputs]
+
+
+@OPS.define("RMSNormalization")
+def rms_normalise(x: Value, scale: Value, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Value:
+    """Return ``x`` divided by the root of its mean square over the dimensions from ``axis`` on, and scaled."""
+    axes = tuple(range(axis % np.ndim(x), np.ndim(x)))
+    values = jnp.asarray(x).astype(helper.tensor_dtype_to_np_dtype(stash_type))
+    inverse = lax.rsqrt(jnp.mean(jnp.square(values), axes, keepdims=True) + np.asarray(epsilon, values.dtype))
+    return (values * inverse).astype(x.dtype) * scale
+
+
+@OPS.define("InstanceNormalization")
+def instance_normalise(x: Value, scale: Value, bias: Value, *, epsilon: float = 1e-5) -> Value:
+    """Return each channel of each example standardised, scaled and shifted."""
+    values, _, _ = _standardise(jnp.asarray(x), tuple(range(2, np.ndim(x))), epsilon)
+    return values * _by_channel(scale, np.ndim(x)) + _by_channel(bias, np.ndim(x))
+
+
+@OPS.define("GroupNormalization")
+def group_normalise(
+    x: Value, scale: Value, bias: Value, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1, opset: int
+) -> Value:
+    """Return each group of channels standardised, scaled and shifted by channel (by group before opset 21)."""
+    shape = np.shape(x)
+    groups = jnp.reshape(x, (shape[0], num_groups, -1)).astype(helper.tensor_dtype_to_np_dtype(stash_type))
+    values = _standardise(groups, (2,), epsilon)[0].astype(x.dtype)
+    if opset < 21:
+        return (values * jnp.reshape(scale, (1, -1, 1)) + jnp.reshape(bias, (1, -1, 1))).reshape(shape)
+    return values.reshape(shape) * _by_channel(scale, len(shape)) + _by_channel(bias, len(shape))
+
+
+@OPS.define("LpNormalization")
+def norm_normalise(x: Value, *, axis: int = -1, p: int = 2) -> Value:
+    """Return ``x`` divided by its p-norm along ``axis``; where that is zero, zero."""
+    norm = jnp.sum(jnp.abs(x), axis, keepdims=True) if p == 1 else jnp.sqrt(jnp.sum(jnp.square(x), axis, keepdims=True))
+    return jnp.where(norm == 0, 0, x / jnp.where(norm == 0, 1, norm)).astype(x.dtype)
+
+
+@OPS.define("LRN")
+def normalise_across_channels(
+    x: Value, *, size: int, alpha: float = 0.0001, beta: float = 0.75, bias: float = 1.0
+) -> Value:
+    """Return ``x`` divided by a power of the mean square of the channels around each."""
+    before, after = (size - 1) // 2, size // 2
+    window = (1, size) + (1,) * (np.ndim(x) - 2)
+    pads = [(0, 0), (before, after)] + [(0, 0)] * (np.ndim(x) - 2)
+    squares = lax.reduce_window(jnp.square(x), np.asarray(0, x.dtype), lax.add, window, (1,) * np.ndim(x), pads)
+    return x / jnp.power(
+        np.asarray(bias, x.dtype) + np.asarray(alpha / size, x.dtype) * squares, np.asarray(beta, x.dtype)
+    )

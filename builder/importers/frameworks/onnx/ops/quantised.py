@@ -1,0 +1,108 @@
+"""Operators of 8-bit models: what rounds, what restores, and products and convolutions with scales."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from onnx import helper
+
+from builder.importers.frameworks.onnx.graph_values import Value
+from builder.importers.frameworks.onnx.operator_table import OperatorTable
+from builder.importers.frameworks.onnx.ops.convolution import integer_convolution
+from builder.importers.frameworks.onnx.ops.linear import subtract_zero_point
+
+OPS = OperatorTable()
+
+
+def _spread(values: Value, x: Value, axis: int, block_size: int) -> Value:
+    """Return scales or zero points, one for all or for each index or block of ``axis``, as they apply to ``x``."""
+    values = jnp.asarray(values)
+    if values.ndim == np.ndim(x) and block_size:
+        return jnp.repeat(values, block_size, axis)[tuple(slice(size) for size in np.shape(x))]
+    if values.size == 1:
+        return values.reshape(())
+    return values.reshape([-1 if d == axis % np.ndim(x) else 1 for d in range(np.ndim(x))])
+
+
+def quantise(x: Value, scale: Value, zero: Value, dtype: Any) -> Value:
+    """Return ``x`` divided by ``scale``, rounded to even, moved by ``zero``, and cut off at the bounds of ``dtype``."""
+    bounds = jnp.iinfo(dtype)
+    rounded = jnp.round(x / scale).astype(np.float32) + jnp.asarray(zero).astype(np.float32)
+    return jnp.clip(rounded, bounds.min, bounds.max).astype(dtype)
+
+
+@OPS.define("QuantizeLinear")
+def quantise_linear(
+    x: Value,
+    scale: Value,
+    zero: Value = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+    saturate: int = 1,
+    precision: int = 0,
+) -> Value:
+    """Return ``x`` as integers."""
+    dtype = zero.dtype if zero is not None else helper.tensor_dtype_to_np_dtype(output_dtype or 2)
+    factor = _spread(scale, x, axis, block_size)
+    offset = 0 if zero is None else _spread(zero, x, axis, block_size)
+    return quantise(jnp.asarray(x).astype(factor.dtype), factor, offset, dtype)
+
+
+@OPS.define("DequantizeLinear")
+def restore_linear(
+    x: Value, scale: Value, zero: Value = None, *, axis: int = 1, block_size: int = 0, output_dtype: int = 0
+) -> Value:
+    """Return the numbers that integers stand for."""
+    factor = _spread(scale, x, axis, block_size)
+    wide = jnp.asarray(x).astype(np.int32)
+    if zero is not None:
+        wide = wide - _spread(zero, x, axis, block_size).astype(np.int32)
+    dtype = helper.tensor_dtype_to_np_dtype(output_dtype) if output_dtype else scale.dtype
+    return (wide.astype(factor.dtype) * factor).astype(dtype)
+
+
+@OPS.define("QLinearMatMul")
+def multiply_quantised(
+    a: Value, a_scale: Value, a_zero: Value, b: Value, b_scale: Value, b_zero: Value, scale: Value, zero: Value
+) -> Value:
+    """Return the product of matrices of 8-bit integers, rounded to the scale and zero point of the result."""
+    product = jnp.matmul(subtract_zero_point(a, a_zero, -2), subtract_zero_point(b, b_zero, -1))
+    left = jnp.expand_dims(a_scale, -1) if np.ndim(a_scale) == 1 and np.size(a_scale) > 1 else jnp.asarray(a_scale)
+    factor = (left * jnp.asarray(b_scale)).astype(np.float32) / jnp.asarray(scale).astype(np.float32)
+    factor = factor.reshape(()) if factor.size == 1 else factor
+    return quantise(product.astype(np.float32) * factor, np.float32(1), jnp.asarray(zero).reshape(()), zero.dtype)
+
+
+@OPS.define("QLinearConv")
+def convolve_quantised(
+    x: Value,
+    x_scale: Value,
+    x_zero: Value,
+    kernel: Value,
+    kernel_scale: Value,
+    kernel_zero: Value,
+    scale: Value,
+    zero: Value,
+    bias: Value = None,
+    **keys: Any,
+) -> Value:
+    """Return the convolution of 8-bit integers, rounded to the scale and zero point of the result."""
+    total = integer_convolution(x, kernel, x_zero, kernel_zero, **keys)
+    channel = (1, -1) + (1,) * (np.ndim(x) - 2)
+    if bias is not None:
+        total = total + jnp.reshape(bias, channel)
+    factor = jnp.reshape(jnp.asarray(x_scale) * jnp.asarray(kernel_scale) / jnp.asarray(scale), channel)
+    return quantise(total.astype(np.float32) * factor, np.float32(1), jnp.asarray(zero).reshape(()), zero.dtype)
+
+
+@OPS.define("DynamicQuantizeLinear")
+def quantise_dynamically(x: Value) -> tuple[Value, Value, Value]:
+    """Return ``x`` as uint8, with the scale and the zero point that its own range has."""
+    low, high = jnp.minimum(jnp.min(x), 0), jnp.maximum(jnp.max(x), 0)
+    scale = ((high - low) / np.float32(255)).astype(np.float32)
+    zero = jnp.clip(jnp.round(-low / scale), 0, 255).astype(np.uint8)
+    return quantise(x, scale, zero, np.uint8), scale, zero

@@ -25,7 +25,7 @@ def _to_arrays(values: Sequence[Value]) -> list[Value]:
 
 
 @OPS.define("If")
-def choose(condition: Value, *, then_branch: Subgraph, else_branch: Subgraph) -> list[Value]:
+def choose_branch(condition: Value, *, then_branch: Subgraph, else_branch: Subgraph) -> list[Value]:
     """Return the outputs of one of two graphs."""
     if is_known(condition):
         return then_branch() if bool(np.asarray(condition).reshape(())) else else_branch()
@@ -35,7 +35,7 @@ def choose(condition: Value, *, then_branch: Subgraph, else_branch: Subgraph) ->
 
 
 @OPS.define("Loop")
-def repeat(count: Value, condition: Value, *states: Value, body: Subgraph, outputs: int) -> list[Value]:
+def run_loop(count: Value, condition: Value, *states: Value, body: Subgraph, outputs: int) -> list[Value]:
     """Return the last states, and what each turn adds to the other outputs, one after the other.
 
     The number of turns may depend on an input only where nothing is added by turn.
@@ -71,13 +71,13 @@ def _write_out(limit: int, condition: Value, states: list[Value], body: Subgraph
 def _scan_loop(limit: int, states: list[Value], body: Subgraph) -> list[Value]:
     """Run ``limit`` turns of a loop whose condition stays true."""
 
-    def step(old: Any, turn: Any) -> Any:
+    def run_turn(old: Any, turn: Any) -> Any:
         alive, *values = body(turn, np.asarray(True), *old)
         if not is_known(alive) or not bool(np.asarray(alive).reshape(())):
             raise ValueError("its condition depends on the values of an input, and it adds to an output in each turn")
         return tuple(_to_arrays(values[: len(states)])), tuple(_to_arrays(values[len(states) :]))
 
-    last, added = lax.scan(step, tuple(_to_arrays(states)), jnp.arange(limit, dtype=np.int64))
+    last, added = lax.scan(run_turn, tuple(_to_arrays(states)), jnp.arange(limit, dtype=np.int64))
     return [*last, *added]
 
 
@@ -98,7 +98,7 @@ def _loop_while(count: Value, condition: Value, states: list[Value], body: Subgr
 
 
 @OPS.define("Scan")
-def scan(
+def scan_sequences(
     *inputs: Value,
     body: Subgraph,
     num_scan_inputs: int,
@@ -124,11 +124,11 @@ def scan(
         )
     ]
 
-    def step(old: Any, values: Any) -> Any:
+    def run_slice(old: Any, values: Any) -> Any:
         new = body(*old, *values)
         return tuple(_to_arrays(new[: len(states)])), tuple(_to_arrays(new[len(states) :]))
 
-    last, added = lax.scan(step, tuple(_to_arrays(states)), tuple(items))
+    last, added = lax.scan(run_slice, tuple(_to_arrays(states)), tuple(items))
     places = scan_output_axes or [0] * len(added)
     turns = scan_output_directions or [0] * len(added)
     results = [
@@ -142,7 +142,7 @@ def _scan_batch(inputs: Sequence[Value], body: Subgraph, scanned: int, direction
     """Run the Scan of opset 8, whose inputs all have a batch in front, by example."""
     batch = np.shape(inputs[0])[0]
     examples = [
-        scan(
+        scan_sequences(
             *(value[i] for value in inputs),
             body=body,
             num_scan_inputs=scanned,

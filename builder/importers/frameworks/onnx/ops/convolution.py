@@ -27,7 +27,9 @@ def add_bias(x: Value, bias: Value) -> Value:
     return x if bias is None else x + jnp.reshape(bias, (1, -1) + (1,) * (np.ndim(x) - 2))
 
 
-def convolve(x: Value, kernel: Value, window: Window, groups: int, dilation: tuple[int, ...] | None = None) -> Value:
+def convolve_window(
+    x: Value, kernel: Value, window: Window, groups: int, dilation: tuple[int, ...] | None = None
+) -> Value:
     """Return the convolution of ``x`` [n, c, ...] with ``kernel`` [o, c / groups, ...]."""
     return lax.conv_general_dilated(
         jnp.asarray(x),
@@ -42,10 +44,10 @@ def convolve(x: Value, kernel: Value, window: Window, groups: int, dilation: tup
 
 
 @OPS.define("Conv")
-def convolution(x: Value, kernel: Value, bias: Value = None, *, group: int = 1, **keys: Any) -> Value:
+def convolve_images(x: Value, kernel: Value, bias: Value = None, *, group: int = 1, **keys: Any) -> Value:
     """Return the convolution, with a bias for each channel."""
     window = read_window(np.shape(x)[2:], np.shape(kernel)[2:], keys)
-    return add_bias(convolve(x, kernel, window, group), bias)
+    return add_bias(convolve_window(x, kernel, window, group), bias)
 
 
 @OPS.define("ConvTranspose")
@@ -80,7 +82,7 @@ def transposed_convolution(
         for extent, (before, after), more in zip(window.extents, pads, extra, strict=True)
     )
     dilated = Window(window.sizes, (1,) * rank, window.dilations, outer)
-    return add_bias(convolve(x, flip_kernel(kernel, group), dilated, group, window.strides), bias)
+    return add_bias(convolve_window(x, flip_kernel(kernel, group), dilated, group, window.strides), bias)
 
 
 @OPS.define("ConvInteger")
@@ -92,7 +94,7 @@ def integer_convolution(
     image = jnp.asarray(x).astype(np.int32) - (0 if x_zero is None else jnp.asarray(x_zero).astype(np.int32))
     zero = jnp.zeros((), np.int32) if kernel_zero is None else jnp.asarray(kernel_zero).astype(np.int32)
     zero = zero.reshape((-1,) + (1,) * (np.ndim(kernel) - 1)) if zero.size > 1 else zero.reshape(())
-    return convolve(image, jnp.asarray(kernel).astype(np.int32) - zero, window, group)
+    return convolve_window(image, jnp.asarray(kernel).astype(np.int32) - zero, window, group)
 
 
 @OPS.define("Col2Im")

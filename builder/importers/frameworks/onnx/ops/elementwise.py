@@ -57,7 +57,7 @@ def average_inputs(*inputs: Value) -> Value:
 
 
 @OPS.define("Div")
-def divide(a: Value, b: Value) -> Value:
+def divide_values(a: Value, b: Value) -> Value:
     """Return the quotient; that of integers is cut off towards zero."""
     return jnp.divide(a, b) if _is_float(a) else lax.div(*jnp.broadcast_arrays(a, b))
 
@@ -100,7 +100,7 @@ def is_infinite(x: Value, *, detect_negative: int = 1, detect_positive: int = 1)
 
 
 @OPS.define("Clip")
-def clip(x: Value, low: Value = None, high: Value = None, *, min: Any = None, max: Any = None) -> Value:
+def clip_values(x: Value, low: Value = None, high: Value = None, *, min: Any = None, max: Any = None) -> Value:
     """Return ``x`` within bounds, which are inputs since opset 11 and attributes before."""
     low, high = low if low is not None else min, high if high is not None else max
     x = x if low is None else jnp.maximum(x, jnp.asarray(low, x.dtype))
@@ -108,13 +108,13 @@ def clip(x: Value, low: Value = None, high: Value = None, *, min: Any = None, ma
 
 
 @OPS.define("Where")
-def select(condition: Value, a: Value, b: Value) -> Value:
+def select_values(condition: Value, a: Value, b: Value) -> Value:
     """Return ``a`` where the condition holds, and ``b`` elsewhere."""
     return jnp.where(condition, a, b)
 
 
 @OPS.define("Cast")
-def cast(x: Value, *, to: int, saturate: int = 1, round_mode: str = "up") -> Value:
+def cast_type(x: Value, *, to: int, saturate: int = 1, round_mode: str = "up") -> Value:
     """Return ``x`` in another type."""
     return jnp.asarray(x).astype(helper.tensor_dtype_to_np_dtype(to))
 
@@ -152,6 +152,6 @@ def hard_sigmoid(x: Value, *, alpha: float = 0.2, beta: float = 0.5) -> Value:
 
 
 @OPS.define("Gelu")
-def gelu(x: Value, *, approximate: str = "none") -> Value:
+def compute_gelu(x: Value, *, approximate: str = "none") -> Value:
     """Return x times the normal distribution's function of x, or its approximation by tanh."""
     return jax.nn.gelu(x, approximate=approximate == "tanh")

@@ -108,7 +108,7 @@ def global_norm(x: Value, *, p: int = 2) -> Value:
 
 
 @OPS.define("MaxUnpool")
-def unpool(x: Value, indices: Value, output_shape: Value = None, *, kernel_shape: Any, **keys: Any) -> Value:
+def undo_max_pool(x: Value, indices: Value, output_shape: Value = None, *, kernel_shape: Any, **keys: Any) -> Value:
     """Return zeros with each element at its position in the flattened array that MaxPool reduced."""
     shape = np.shape(x)
     window = read_window(shape[2:], kernel_shape, keys)

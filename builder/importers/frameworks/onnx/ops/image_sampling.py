@@ -108,7 +108,7 @@ def _find_sizes(
 
 
 @OPS.define("Resize")
-def resize(
+def resize_image(
     x: Value,
     *inputs: Value,
     axes: Any = None,
@@ -152,10 +152,10 @@ def resize(
 
 
 @OPS.define("Upsample")
-def upsample(x: Value, scales_input: Value = None, *, mode: str = "nearest", scales: Any = None) -> Value:
+def upsample_image(x: Value, scales_input: Value = None, *, mode: str = "nearest", scales: Any = None) -> Value:
     """Return ``x`` made larger by factors."""
     factors = scales_input if scales_input is not None else np.asarray(scales, np.float32)
-    return resize(x, None, factors, coordinate_transformation_mode="asymmetric", nearest_mode="floor", mode=mode)
+    return resize_image(x, None, factors, coordinate_transformation_mode="asymmetric", nearest_mode="floor", mode=mode)
 
 
 def _reflect(places: Value, low: float, high: float) -> Value:

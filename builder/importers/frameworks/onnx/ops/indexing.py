@@ -21,7 +21,7 @@ def _count_from_front(indices: Value, size: int) -> Value:
 
 
 @OPS.define("Gather")
-def gather(x: Value, indices: Value, *, axis: int = 0) -> Value:
+def gather_slices(x: Value, indices: Value, *, axis: int = 0) -> Value:
     """Return the parts of ``x`` at ``indices`` along ``axis``."""
     x = jnp.asarray(x)
     return jnp.take(x, _count_from_front(indices, x.shape[axis]), axis, mode="clip")

@@ -15,8 +15,8 @@ import numpy as np
 
 from builder.importers.frameworks.onnx.graph_values import Value, read_array
 from builder.importers.frameworks.onnx.operator_table import OperatorTable
-from builder.importers.frameworks.onnx.ops.convolution import convolution
-from builder.importers.frameworks.onnx.ops.elementwise import gelu, hard_sigmoid, leaky_relu
+from builder.importers.frameworks.onnx.ops.convolution import convolve_images
+from builder.importers.frameworks.onnx.ops.elementwise import compute_gelu, hard_sigmoid, leaky_relu
 from builder.importers.frameworks.onnx.ops.image_pooling import average_pool, global_average
 from builder.importers.frameworks.onnx.ops.linear import multiply_and_add, rotate_positions, subtract_zero_point
 from builder.importers.frameworks.onnx.ops.normalisation import layer_normalise, rms_normalise
@@ -29,7 +29,7 @@ _define = functools.partial(OPS.define, domain=MICROSOFT)
 
 OPS.enter("QuantizeLinear", quantise_linear, MICROSOFT)
 OPS.enter("DequantizeLinear", restore_linear, MICROSOFT)
-OPS.enter("Gelu", gelu, MICROSOFT)
+OPS.enter("Gelu", compute_gelu, MICROSOFT)
 
 
 def _add(x: Value, bias: Value) -> Value:
@@ -39,13 +39,13 @@ def _add(x: Value, bias: Value) -> Value:
 @_define("BiasGelu")
 def bias_gelu(x: Value, bias: Value) -> Value:
     """Return the GELU of ``x`` plus a bias."""
-    return gelu(x + bias)
+    return compute_gelu(x + bias)
 
 
 @_define("FastGelu")
 def fast_gelu(x: Value, bias: Value = None) -> Value:
     """Return the approximation by tanh of the GELU of ``x`` plus a bias."""
-    return gelu(_add(x, bias), approximate="tanh")
+    return compute_gelu(_add(x, bias), approximate="tanh")
 
 
 @_define("QuickGelu")
@@ -96,7 +96,7 @@ def fused_convolution(
     **keys: Any,
 ) -> Value:
     """Return an activation of a convolution plus another input."""
-    total = _add(convolution(x, kernel, bias, **keys), addend)
+    total = _add(convolve_images(x, kernel, bias, **keys), addend)
     return _ACTIVATIONS[activation](total, *activation_params).astype(total.dtype) if activation else total
 
 
@@ -211,7 +211,7 @@ def _attend(
 
 
 @_define("Attention")
-def attention(
+def attend_packed(
     x: Value,
     weights: Value,
     bias: Value = None,

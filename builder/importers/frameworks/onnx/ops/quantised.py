@@ -26,7 +26,7 @@ def _spread(values: Value, x: Value, axis: int, block_size: int) -> Value:
     return values.reshape([-1 if d == axis % np.ndim(x) else 1 for d in range(np.ndim(x))])
 
 
-def quantise(x: Value, scale: Value, zero: Value, dtype: Any) -> Value:
+def quantise_values(x: Value, scale: Value, zero: Value, dtype: Any) -> Value:
     """Return ``x`` divided by ``scale``, rounded to even, moved by ``zero``, and cut off at the bounds of ``dtype``."""
     bounds = jnp.iinfo(dtype)
     rounded = jnp.round(x / scale).astype(np.float32) + jnp.asarray(zero).astype(np.float32)
@@ -49,7 +49,7 @@ def quantise_linear(
     dtype = zero.dtype if zero is not None else helper.tensor_dtype_to_np_dtype(output_dtype or 2)
     factor = _spread(scale, x, axis, block_size)
     offset = 0 if zero is None else _spread(zero, x, axis, block_size)
-    return quantise(jnp.asarray(x).astype(factor.dtype), factor, offset, dtype)
+    return quantise_values(jnp.asarray(x).astype(factor.dtype), factor, offset, dtype)
 
 
 @OPS.define("DequantizeLinear")
@@ -74,7 +74,9 @@ def multiply_quantised(
     left = jnp.expand_dims(a_scale, -1) if np.ndim(a_scale) == 1 and np.size(a_scale) > 1 else jnp.asarray(a_scale)
     factor = (left * jnp.asarray(b_scale)).astype(np.float32) / jnp.asarray(scale).astype(np.float32)
     factor = factor.reshape(()) if factor.size == 1 else factor
-    return quantise(product.astype(np.float32) * factor, np.float32(1), jnp.asarray(zero).reshape(()), zero.dtype)
+    return quantise_values(
+        product.astype(np.float32) * factor, np.float32(1), jnp.asarray(zero).reshape(()), zero.dtype
+    )
 
 
 @OPS.define("QLinearConv")
@@ -96,7 +98,7 @@ def convolve_quantised(
     if bias is not None:
         total = total + jnp.reshape(bias, channel)
     factor = jnp.reshape(jnp.asarray(x_scale) * jnp.asarray(kernel_scale) / jnp.asarray(scale), channel)
-    return quantise(total.astype(np.float32) * factor, np.float32(1), jnp.asarray(zero).reshape(()), zero.dtype)
+    return quantise_values(total.astype(np.float32) * factor, np.float32(1), jnp.asarray(zero).reshape(()), zero.dtype)
 
 
 @OPS.define("DynamicQuantizeLinear")
@@ -105,4 +107,4 @@ def quantise_dynamically(x: Value) -> tuple[Value, Value, Value]:
     low, high = jnp.minimum(jnp.min(x), 0), jnp.maximum(jnp.max(x), 0)
     scale = ((high - low) / np.float32(255)).astype(np.float32)
     zero = jnp.clip(jnp.round(-low / scale), 0, 255).astype(np.uint8)
-    return quantise(x, scale, zero, np.uint8), scale, zero
+    return quantise_values(x, scale, zero, np.uint8), scale, zero

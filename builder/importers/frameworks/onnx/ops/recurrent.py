@@ -60,7 +60,7 @@ def _run_direction(cell: Cell, inputs: Value, state: tuple[Value, ...], lengths:
     """
     times = jnp.arange(inputs.shape[0])
 
-    def step(old: tuple[Value, ...], item: tuple[Value, Value]) -> Any:
+    def run_step(old: tuple[Value, ...], item: tuple[Value, Value]) -> Any:
         time, values = item
         new = cell(old, values)
         if lengths is None:
@@ -69,7 +69,7 @@ def _run_direction(cell: Cell, inputs: Value, state: tuple[Value, ...], lengths:
         kept = tuple(jnp.where(alive, after, before) for after, before in zip(new, old, strict=True))
         return kept, jnp.where(alive, new[0], 0)
 
-    last, outputs = lax.scan(step, state, (times, inputs), reverse=reverse)
+    last, outputs = lax.scan(run_step, state, (times, inputs), reverse=reverse)
     return outputs, last
 
 
@@ -122,7 +122,7 @@ def _split_bias(bias: Value, number: int, size: int) -> tuple[Value, Value]:
 
 
 @OPS.define("RNN")
-def rnn(
+def run_rnn(
     x: Value, w: Value, r: Value, bias: Value = None, lengths: Value = None, first: Value = None, **keys: Any
 ) -> Any:
     """Return the outputs and the last output of a simple recurrent layer."""
@@ -131,16 +131,16 @@ def rnn(
     def make_cell(number: int, functions: list[Callable[[Any], Any]]) -> Cell:
         of_inputs, of_state = _split_bias(bias, number, hidden)
 
-        def cell(state: Any, values: Any) -> Any:
+        def advance_cell(state: Any, values: Any) -> Any:
             return (functions[0](limit(values @ w[number].T + state[0] @ r[number].T + (of_inputs + of_state))),)
 
-        return cell
+        return advance_cell
 
     return _run_layer(make_cell, x, [first], lengths, hidden, ["Tanh"], keys)
 
 
 @OPS.define("GRU")
-def gru(
+def run_gru(
     x: Value, w: Value, r: Value, bias: Value = None, lengths: Value = None, first: Value = None, **keys: Any
 ) -> Any:
     """Return the outputs and the last output of a gated recurrent layer."""
@@ -152,7 +152,7 @@ def gru(
         of_inputs, of_state = (jnp.zeros(3 * hidden, x.dtype) + value for value in (of_inputs, of_state))
         recurrent = jnp.asarray(r[number])
 
-        def cell(state: Any, values: Any) -> Any:
+        def advance_cell(state: Any, values: Any) -> Any:
             (h,) = state
             inputs = values @ w[number].T + of_inputs
             gates = h @ recurrent[: 2 * hidden].T + of_state[: 2 * hidden]
@@ -162,13 +162,13 @@ def gru(
             candidate = activate(limit(inputs[:, 2 * hidden :] + past))
             return ((1 - update) * candidate + update * h,)
 
-        return cell
+        return advance_cell
 
     return _run_layer(make_cell, x, [first], lengths, hidden, ["Sigmoid", "Tanh"], keys)
 
 
 @OPS.define("LSTM")
-def lstm(
+def run_lstm(
     x: Value,
     w: Value,
     r: Value,
@@ -187,7 +187,7 @@ def lstm(
         of_inputs, of_state = _split_bias(bias, number, 4 * hidden)
         peeps = np.split(peepholes[number], 3) if peepholes is not None else [np.float32(0)] * 3
 
-        def cell(state: Any, values: Any) -> Any:
+        def advance_cell(state: Any, values: Any) -> Any:
             h, c = state
             parts = jnp.split(values @ w[number].T + h @ r[number].T + (of_inputs + of_state), 4, -1)
             entry = gate(limit(parts[0] + peeps[0] * c if peepholes is not None else parts[0]))
@@ -196,6 +196,6 @@ def lstm(
             leave = gate(limit(parts[1] + peeps[1] * new if peepholes is not None else parts[1]))
             return leave * activate_cell(new), new
 
-        return cell
+        return advance_cell
 
     return _run_layer(make_cell, x, [first, first_cell], lengths, hidden, ["Sigmoid", "Tanh", "Tanh"], keys)

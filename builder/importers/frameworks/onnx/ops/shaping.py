@@ -29,7 +29,7 @@ def make_constant(*, value: Value = None, **keys: Any) -> Value:
 
 
 @OPS.define("ConstantOfShape")
-def fill(shape: Value, *, value: Value = None) -> Value:
+def fill_array(shape: Value, *, value: Value = None) -> Value:
     """Return an array of ``shape`` whose elements are all ``value``, or float32 zeros."""
     value = np.zeros(1, np.float32) if value is None else value
     return np.full(read_ints(shape), value.reshape(-1)[0], value.dtype)
@@ -64,59 +64,59 @@ def count_elements(x: Value) -> Value:
 
 
 @OPS.define("Reshape")
-def reshape(x: Value, shape_input: Value = None, *, allowzero: int = 0, shape: Any = None) -> Value:
+def reshape_array(x: Value, shape_input: Value = None, *, allowzero: int = 0, shape: Any = None) -> Value:
     """Return ``x`` in another shape; 0 keeps a dimension, unless ``allowzero``, and -1 is what is left."""
     sizes = read_ints(shape_input) if shape_input is not None else list(shape)
     return jnp.reshape(x, [np.shape(x)[i] if size == 0 and not allowzero else size for i, size in enumerate(sizes)])
 
 
 @OPS.define("Flatten")
-def flatten(x: Value, *, axis: int = 1) -> Value:
+def flatten_array(x: Value, *, axis: int = 1) -> Value:
     """Return a matrix whose rows are the dimensions before ``axis``."""
     axis = axis + np.ndim(x) if axis < 0 else axis
     return jnp.reshape(x, (int(np.prod(np.shape(x)[:axis])), int(np.prod(np.shape(x)[axis:]))))
 
 
 @OPS.define("Transpose")
-def transpose(x: Value, *, perm: Any = None) -> Value:
+def transpose_array(x: Value, *, perm: Any = None) -> Value:
     """Return ``x`` with its dimensions in the order ``perm``, or reversed."""
     return jnp.transpose(x, perm)
 
 
 @OPS.define("Squeeze")
-def squeeze(x: Value, axes_input: Value = None, *, axes: Any = None) -> Value:
+def squeeze_axes(x: Value, axes_input: Value = None, *, axes: Any = None) -> Value:
     """Return ``x`` without dimensions of size one, those of ``axes`` or all."""
     chosen = axes_input if axes_input is not None else axes
     return jnp.squeeze(x, None if chosen is None else list_axes(np.asarray(chosen), np.ndim(x)))
 
 
 @OPS.define("Unsqueeze")
-def unsqueeze(x: Value, axes_input: Value = None, *, axes: Any = None) -> Value:
+def unsqueeze_axes(x: Value, axes_input: Value = None, *, axes: Any = None) -> Value:
     """Return ``x`` with further dimensions of size one at ``axes`` of the result."""
     chosen = read_ints(axes_input if axes_input is not None else np.asarray(axes))
     return jnp.expand_dims(x, list_axes(np.asarray(chosen), np.ndim(x) + len(chosen)))
 
 
 @OPS.define("Expand")
-def expand(x: Value, shape: Value) -> Value:
+def broadcast_array(x: Value, shape: Value) -> Value:
     """Return ``x`` broadcast with ``shape``, in both directions."""
     return jnp.broadcast_to(x, np.broadcast_shapes(np.shape(x), tuple(read_ints(shape))))
 
 
 @OPS.define("Tile")
-def tile(x: Value, repeats: Value) -> Value:
+def tile_array(x: Value, repeats: Value) -> Value:
     """Return ``x`` repeated along each dimension."""
     return jnp.tile(x, read_ints(repeats))
 
 
 @OPS.define("Concat")
-def concatenate(*inputs: Value, axis: int) -> Value:
+def join_arrays(*inputs: Value, axis: int) -> Value:
     """Return the inputs one after the other along ``axis``."""
     return jnp.concatenate(inputs, axis)
 
 
 @OPS.define("Split")
-def split(
+def split_array(
     x: Value,
     sizes_input: Value = None,
     *,
@@ -135,7 +135,7 @@ def split(
 
 
 @OPS.define("Slice")
-def cut(
+def cut_slices(
     x: Value,
     starts_input: Value = None,
     ends_input: Value = None,
@@ -167,7 +167,7 @@ _PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wra
 
 
 @OPS.define("Pad")
-def pad(
+def pad_array(
     x: Value,
     pads_input: Value = None,
     fill_value: Value = None,

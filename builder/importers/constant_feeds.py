@@ -25,7 +25,7 @@ from builder.importers.rewrite import (
     node_of,
     without_side_effects,
 )
-from builder.importers.shapes import read_constants
+from builder.importers.shapes import drop_constants, read_constants
 
 Value = bool | float
 
@@ -38,9 +38,8 @@ def with_constant_feeds(loaded: LoadedModel, spec: ModelSpec) -> tuple[LoadedMod
 
     Raises ImportModelError for a value that the input cannot have.
     """
-    spec_without = replace(spec, feeds=tuple(feed for feed in spec.feeds if feed.value is None))
     if spec.source.format in FRAMEWORK_FORMATS:  # The program was made without them.
-        return loaded, spec_without
+        return loaded, drop_constants(spec)
     values = read_constants(loaded.ports, spec)
     if not values:
         return loaded, spec
@@ -49,7 +48,7 @@ def with_constant_feeds(loaded: LoadedModel, spec: ModelSpec) -> tuple[LoadedMod
         return _with_values(loaded.freeze({**shapes, **{name: v.shape for name, v in values.items()}}), values)
 
     ports = replace(loaded.ports, feeds=tuple(p for p in loaded.ports.feeds if p.name not in values))
-    return LoadedModel(ports, freeze), spec_without
+    return LoadedModel(ports, freeze), drop_constants(spec)
 
 
 def _with_values(raw: RawGraph, values: Mapping[str, NDArray[Any]]) -> RawGraph:

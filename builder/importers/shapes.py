@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,11 @@ def _list_unknown(ports: ModelPorts, names: Iterable[str]) -> Iterator[str]:
     for name in names:
         if name not in known:
             yield f"[[feeds]] names {name!r}, which is not an input; the inputs are {', '.join(known)}."
+
+
+def drop_constants(spec: ModelSpec) -> ModelSpec:
+    """Return ``spec`` without the inputs to which it gives a value."""
+    return replace(spec, feeds=tuple(feed for feed in spec.feeds if feed.value is None))
 
 
 def read_constants(ports: ModelPorts, spec: ModelSpec) -> dict[str, Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from builder.base.escape import describe_error
 from builder.config import ModelSpec, Source
 from builder.importers.frameworks.framework_model import ANSWERED, ASKED, FrameworkModel, load_cases, save_cases
 from builder.importers.loaded import HOW_TO_TRUST
-from builder.importers.shapes import pin_shapes, read_constants
+from builder.importers.shapes import drop_constants, pin_shapes, read_constants
 
 
 def describe_ports(source: Source, path: Path) -> dict[str, Any]:
@@ -30,8 +30,7 @@ def convert_model(spec: ModelSpec, path: Path) -> None:
     from builder.importers.frameworks.jax_program import make_program
 
     model = _open_fixed(spec, path)
-    fixed = {feed.name for feed in spec.feeds if feed.value is not None}
-    shapes = pin_shapes(model.ports, replace(spec, feeds=tuple(f for f in spec.feeds if f.name not in fixed)))
+    shapes = pin_shapes(model.ports, drop_constants(spec))
     function = model.make_function()
     make_program(make_channels_last(function) if model.channels_first else function, model.ports, shapes).save(
         Path.cwd()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from builder.base.errors import ImportModelError
@@ -36,6 +37,16 @@ def read_int(value: Value) -> int:
     """Return the only element of a known value as an integer. Raises ImportModelError if it depends on a feed."""
     (item,) = read_ints(value)
     return item
+
+
+def find_lowest(dtype: Any) -> Any:
+    """Return what no number of a type is less than: minus infinity, or the least integer."""
+    return -np.inf if jnp.issubdtype(dtype, jnp.floating) else np.iinfo(dtype).min
+
+
+def spread_channels(values: Value, rank: int) -> Value:
+    """Return a value for each channel as it applies to an array [n, c, ...] of ``rank`` dimensions."""
+    return jnp.reshape(values, (1, -1) + (1,) * (rank - 2))
 
 
 def list_axes(axes: Value, rank: int) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from builder.importers.frameworks.onnx.graph_values import Value, read_ints
+from builder.importers.frameworks.onnx.graph_values import Value, read_ints, spread_channels
 from builder.importers.frameworks.onnx.operator_table import OperatorTable
 from builder.importers.frameworks.onnx.ops.image_sampling import sample_bilinear
 from builder.importers.frameworks.onnx.sliding_window import (
@@ -24,7 +24,7 @@ OPS = OperatorTable()
 
 def add_bias(x: Value, bias: Value) -> Value:
     """Return ``x`` [n, c, ...] with a bias for each channel, if there is one."""
-    return x if bias is None else x + jnp.reshape(bias, (1, -1) + (1,) * (np.ndim(x) - 2))
+    return x if bias is None else x + spread_channels(bias, np.ndim(x))
 
 
 def convolve_window(

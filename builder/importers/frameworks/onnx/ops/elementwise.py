@@ -17,7 +17,7 @@ from builder.importers.frameworks.onnx.operator_table import OperatorTable
 
 OPS = OperatorTable()
 
-_UNARY: dict[str, Callable[[Any], Any]] = {
+_UNARY: dict[str, Callable[..., Any]] = {
     "Abs": jnp.abs, "Acos": jnp.arccos, "Acosh": jnp.arccosh, "Asin": jnp.arcsin, "Asinh": jnp.arcsinh,
     "Atan": jnp.arctan, "Atanh": jnp.arctanh, "BitwiseNot": jnp.bitwise_not, "Ceil": jnp.ceil, "Cos": jnp.cos,
     "Cosh": jnp.cosh, "Erf": lax.erf, "Exp": jnp.exp, "Floor": jnp.floor, "Identity": lambda x: x, "IsNaN": jnp.isnan,
@@ -25,7 +25,7 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "Round": jnp.round, "Sigmoid": jax.nn.sigmoid, "Sign": jnp.sign, "Sin": jnp.sin, "Sinh": jnp.sinh,
     "Softplus": jax.nn.softplus, "Sqrt": jnp.sqrt, "Tan": jnp.tan, "Tanh": jnp.tanh,
 }  # fmt: skip
-_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+_BINARY: dict[str, Callable[..., Any]] = {
     "Add": jnp.add, "And": jnp.logical_and, "BitwiseAnd": jnp.bitwise_and, "BitwiseOr": jnp.bitwise_or,
     "BitwiseXor": jnp.bitwise_xor, "Equal": jnp.equal, "Greater": jnp.greater, "GreaterOrEqual": jnp.greater_equal,
     "Less": jnp.less, "LessOrEqual": jnp.less_equal, "Mul": jnp.multiply, "Or": jnp.logical_or, "Sub": jnp.subtract,
@@ -38,10 +38,8 @@ def _reduce_inputs(function: Callable[[Any, Any], Any], *inputs: Value) -> Value
     return functools.reduce(function, inputs)
 
 
-for _name, _function in _UNARY.items():
-    OPS.enter(_name, lambda x, *, _function=_function: _function(x))
-for _name, _pair_function in _BINARY.items():
-    OPS.enter(_name, lambda a, b, *, _function=_pair_function: _function(a, b))
+for _name, _function in (_UNARY | _BINARY).items():
+    OPS.enter(_name, _function)
 for _name, _pair_function in _VARIADIC.items():
     OPS.enter(_name, functools.partial(_reduce_inputs, _pair_function))
 

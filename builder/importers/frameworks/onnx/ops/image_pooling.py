@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from builder.importers.frameworks.onnx.graph_values import Value, read_ints
+from builder.importers.frameworks.onnx.graph_values import Value, find_lowest, read_ints
 from builder.importers.frameworks.onnx.operator_table import OperatorTable
 from builder.importers.frameworks.onnx.sliding_window import Window, read_window
 
@@ -27,15 +27,11 @@ def _reduce_windows(x: Value, window: Window, start: Any, function: Any) -> Valu
     )
 
 
-def _lowest(dtype: Any) -> Any:
-    return -np.inf if jnp.issubdtype(dtype, jnp.floating) else np.iinfo(dtype).min
-
-
 @OPS.define("MaxPool")
 def max_pool(x: Value, *, kernel_shape: Any, storage_order: int = 0, outputs: int, **keys: Any) -> Any:
     """Return the largest element in each window and, as a second output, its position in the flattened input."""
     window = read_window(np.shape(x)[2:], kernel_shape, keys)
-    largest = _reduce_windows(x, window, _lowest(x.dtype), lax.max)
+    largest = _reduce_windows(x, window, find_lowest(x.dtype), lax.max)
     if outputs == 1:
         return largest
     shape = np.shape(x)
@@ -49,7 +45,7 @@ def max_pool(x: Value, *, kernel_shape: Any, storage_order: int = 0, outputs: in
 def _find_in_windows(x: Value, largest: Value, places: Any, window: Window) -> Value:
     """Return the first of ``places`` in each window whose element is the largest one."""
     pads = [(0, 0, 0), (0, 0, 0), *((before, after, 0) for before, after in window.pads)]
-    padded = lax.pad(jnp.asarray(x), jnp.asarray(_lowest(x.dtype), x.dtype), pads)
+    padded = lax.pad(jnp.asarray(x), jnp.asarray(find_lowest(x.dtype), x.dtype), pads)
     numbers = lax.pad(jnp.asarray(places), jnp.asarray(-1, places.dtype), pads)
     result = jnp.full(largest.shape, -1, np.int64)
     for tap in np.ndindex(*window.sizes):
@@ -143,6 +139,6 @@ def max_roi_pool(x: Value, rois: Value, *, pooled_shape: Any, spatial_scale: flo
     rows = bounds(corners[:, 1], corners[:, 3], pooled_shape[0], height)
     columns = bounds(corners[:, 0], corners[:, 2], pooled_shape[1], width)
     images = x[rois[:, 0].astype(np.int64)]
-    by_row = jnp.max(jnp.where(rows[:, None, :, :, None], images[:, :, None], _lowest(x.dtype)), 3)
-    cells = jnp.max(jnp.where(columns[:, None, None], by_row[:, :, :, None], _lowest(x.dtype)), -1)
+    by_row = jnp.max(jnp.where(rows[:, None, :, :, None], images[:, :, None], find_lowest(x.dtype)), 3)
+    cells = jnp.max(jnp.where(columns[:, None, None], by_row[:, :, :, None], find_lowest(x.dtype)), -1)
     return jnp.where(jnp.isneginf(cells), 0, cells)

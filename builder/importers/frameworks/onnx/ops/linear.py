@@ -60,6 +60,11 @@ def multiply_integers(a: Value, b: Value, a_zero: Value = None, b_zero: Value = 
     return jnp.matmul(subtract_zero_point(a, a_zero, -2), subtract_zero_point(b, b_zero, -1))
 
 
+def split_heads(x: Value, heads: int) -> Value:
+    """Return [n, heads, t, d] of [n, t, heads × d]."""
+    return jnp.reshape(x, (*np.shape(x)[:2], heads, -1)).transpose(0, 2, 1, 3)
+
+
 @OPS.define("RotaryEmbedding")
 def rotate_positions(
     x: Value,
@@ -73,7 +78,7 @@ def rotate_positions(
 ) -> Value:
     """Return heads [n, heads, t, d] or [n, t, heads × d] with pairs of elements rotated by position."""
     shape = np.shape(x)
-    heads = x if len(shape) == 4 else jnp.reshape(x, (*shape[:2], num_heads, -1)).transpose(0, 2, 1, 3)
+    heads = x if len(shape) == 4 else split_heads(x, num_heads)
     size = rotary_embedding_dim or heads.shape[-1]
     rotated, rest = heads[..., :size], heads[..., size:]
     if positions is not None:

@@ -18,8 +18,13 @@ from builder.importers.frameworks.onnx.operator_table import OperatorTable
 from builder.importers.frameworks.onnx.ops.convolution import convolve_images
 from builder.importers.frameworks.onnx.ops.elementwise import compute_gelu, hard_sigmoid, leaky_relu
 from builder.importers.frameworks.onnx.ops.image_pooling import average_pool, global_average
-from builder.importers.frameworks.onnx.ops.linear import multiply_and_add, rotate_positions, subtract_zero_point
-from builder.importers.frameworks.onnx.ops.normalisation import layer_normalise, rms_normalise
+from builder.importers.frameworks.onnx.ops.linear import (
+    multiply_and_add,
+    rotate_positions,
+    split_heads,
+    subtract_zero_point,
+)
+from builder.importers.frameworks.onnx.ops.normalisation import layer_normalise, normalise_axis, rms_normalise
 from builder.importers.frameworks.onnx.ops.quantised import quantise_dynamically, quantise_linear, restore_linear
 
 OPS = OperatorTable()
@@ -167,11 +172,6 @@ def embed_and_normalise(
     return [layer_normalise(total, scale, shift, epsilon=epsilon, outputs=1)[0], lengths, total]
 
 
-def _split_heads(x: Value, heads: int) -> Value:
-    """Return [n, heads, t, d] of [n, t, heads × d]."""
-    return jnp.reshape(x, (*np.shape(x)[:2], heads, -1)).transpose(0, 2, 1, 3)
-
-
 def _make_mask(mask: Value, rows: int, columns: int) -> Value:
     """Return where to attend [n, 1 or heads, t, s], from the lengths [n], or from a mask of 2, 3 or 4 dimensions."""
     mask = jnp.asarray(mask)
@@ -229,7 +229,7 @@ def attend_packed(
     """Return the attention of ``x`` [n, t, d], whose queries, keys and values are made by one matrix, and the cache."""
     sizes = qkv_hidden_sizes or [np.shape(weights)[1] // 3] * 3
     joined = _add(jnp.matmul(x, weights), bias)
-    query, key, value = (_split_heads(part, num_heads) for part in jnp.split(joined, np.cumsum(sizes)[:2], -1))
+    query, key, value = (split_heads(part, num_heads) for part in jnp.split(joined, np.cumsum(sizes)[:2], -1))
     if past is not None:
         key, value = (jnp.concatenate([old, new], 2) for old, new in zip(past, (key, value), strict=True))
     result = _attend(
@@ -259,7 +259,7 @@ def multi_head_attention(
     if bias is not None:
         ends = np.cumsum([np.shape(query)[-1], np.shape(query)[-1]])
         parts = [_add(x, b) if np.ndim(x) == 3 else x for x, b in zip(parts, jnp.split(bias, ends), strict=True)]
-    query, key, value = (_split_heads(x, num_heads) if np.ndim(x) == 3 else jnp.asarray(x) for x in parts)
+    query, key, value = (split_heads(x, num_heads) if np.ndim(x) == 3 else jnp.asarray(x) for x in parts)
     if past_key is not None:
         key, value = jnp.concatenate([past_key, key], 2), jnp.concatenate([past_value, value], 2)
     keys: dict[str, Any] = {"scale": scale, "unidirectional": unidirectional, "fill": mask_filter_value}
@@ -355,11 +355,8 @@ def softmax_quantised(
     x: Value, x_scale: Value, x_zero: Value, scale: Value, zero: Value, *, axis: int = -1, opset: Any = 13
 ) -> Value:
     """Return the softmax along ``axis``; before opset 13, along all dimensions from ``axis`` on together."""
-    values = restore_linear(x, x_scale, x_zero)
-    if opset >= 13:
-        return quantise_linear(jax.nn.softmax(values, axis), scale, zero)
-    flat = values.reshape(int(np.prod(values.shape[:axis])), -1)
-    return quantise_linear(jax.nn.softmax(flat, -1).reshape(values.shape), scale, zero)
+    values = normalise_axis(jax.nn.softmax, restore_linear(x, x_scale, x_zero), axis=axis, opset=opset)
+    return quantise_linear(values, scale, zero)
 
 
 @_define("QLinearConcat")

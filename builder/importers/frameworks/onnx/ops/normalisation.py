@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 from onnx import helper
 
-from builder.importers.frameworks.onnx.graph_values import Value
+from builder.importers.frameworks.onnx.graph_values import Value, spread_channels
 from builder.importers.frameworks.onnx.operator_table import OperatorTable
 
 OPS = OperatorTable()
@@ -22,7 +22,7 @@ def _hardmax(x: Value, axis: int) -> Value:
     return jnp.moveaxis(jax.nn.one_hot(jnp.argmax(x, axis), x.shape[axis], dtype=x.dtype), -1, axis)
 
 
-def _normalise_axis(function: Callable[..., Any], x: Value, *, axis: int | None = None, opset: int) -> Value:
+def normalise_axis(function: Callable[..., Any], x: Value, *, axis: int | None = None, opset: int) -> Value:
     """Apply a softmax along ``axis``; before opset 13, along all dimensions from ``axis`` on together."""
     if opset >= 13:
         return function(jnp.asarray(x), axis=-1 if axis is None else axis)
@@ -32,11 +32,7 @@ def _normalise_axis(function: Callable[..., Any], x: Value, *, axis: int | None 
 
 
 for _name, _function in {"Softmax": jax.nn.softmax, "LogSoftmax": jax.nn.log_softmax, "Hardmax": _hardmax}.items():
-    OPS.enter(_name, functools.partial(_normalise_axis, _function))
-
-
-def _by_channel(values: Value, rank: int) -> Value:
-    return jnp.reshape(values, (1, -1) + (1,) * (rank - 2))
+    OPS.enter(_name, functools.partial(normalise_axis, _function))
 
 
 @OPS.define("BatchNormalization")
@@ -59,7 +55,7 @@ def batch_normalise(
     if not training_mode:
         factor = scale / jnp.sqrt(variance + np.asarray(epsilon, variance.dtype))
         shift = bias - mean * factor
-        return (x * _by_channel(factor, np.ndim(x)) + _by_channel(shift, np.ndim(x))).astype(x.dtype)
+        return (x * spread_channels(factor, np.ndim(x)) + spread_channels(shift, np.ndim(x))).astype(x.dtype)
     axes = (0, *range(2, np.ndim(x)))
     batch_mean, batch_variance = jnp.mean(x, axes), jnp.var(x, axes)
     result = batch_normalise(x, scale, bias, batch_mean, batch_variance, epsilon=epsilon)
@@ -108,7 +104,7 @@ def rms_normalise(x: Value, scale: Value, *, axis: int = -1, epsilon: float = 1e
 def instance_normalise(x: Value, scale: Value, bias: Value, *, epsilon: float = 1e-5) -> Value:
     """Return each channel of each example standardised, scaled and shifted."""
     values, _, _ = _standardise(jnp.asarray(x), tuple(range(2, np.ndim(x))), epsilon)
-    return values * _by_channel(scale, np.ndim(x)) + _by_channel(bias, np.ndim(x))
+    return values * spread_channels(scale, np.ndim(x)) + spread_channels(bias, np.ndim(x))
 
 
 @OPS.define("GroupNormalization")
@@ -121,7 +117,7 @@ def group_normalise(
     values = _standardise(groups, (2,), epsilon)[0].astype(x.dtype)
     if opset < 21:
         return (values * jnp.reshape(scale, (1, -1, 1)) + jnp.reshape(bias, (1, -1, 1))).reshape(shape)
-    return values.reshape(shape) * _by_channel(scale, len(shape)) + _by_channel(bias, len(shape))
+    return values.reshape(shape) * spread_channels(scale, len(shape)) + spread_channels(bias, len(shape))
 
 
 @OPS.define("LpNormalization")

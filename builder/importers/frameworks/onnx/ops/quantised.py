@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from onnx import helper
 
-from builder.importers.frameworks.onnx.graph_values import Value
+from builder.importers.frameworks.onnx.graph_values import Value, spread_channels
 from builder.importers.frameworks.onnx.operator_table import OperatorTable
-from builder.importers.frameworks.onnx.ops.convolution import integer_convolution
+from builder.importers.frameworks.onnx.ops.convolution import add_bias, integer_convolution
 from builder.importers.frameworks.onnx.ops.linear import subtract_zero_point
 
 OPS = OperatorTable()
@@ -93,11 +93,8 @@ def convolve_quantised(
     **keys: Any,
 ) -> Value:
     """Return the convolution of 8-bit integers, rounded to the scale and zero point of the result."""
-    total = integer_convolution(x, kernel, x_zero, kernel_zero, **keys)
-    channel = (1, -1) + (1,) * (np.ndim(x) - 2)
-    if bias is not None:
-        total = total + jnp.reshape(bias, channel)
-    factor = jnp.reshape(jnp.asarray(x_scale) * jnp.asarray(kernel_scale) / jnp.asarray(scale), channel)
+    total = add_bias(integer_convolution(x, kernel, x_zero, kernel_zero, **keys), bias)
+    factor = spread_channels(jnp.asarray(x_scale) * jnp.asarray(kernel_scale) / jnp.asarray(scale), np.ndim(x))
     return quantise_values(total.astype(np.float32) * factor, np.float32(1), jnp.asarray(zero).reshape(()), zero.dtype)
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from builder.importers.frameworks.onnx.graph_values import Value, list_axes, read_int
+from builder.importers.frameworks.onnx.graph_values import Value, find_lowest, list_axes, read_int
 from builder.importers.frameworks.onnx.operator_table import OperatorTable
 
 OPS = OperatorTable()
@@ -29,10 +29,6 @@ def _extreme(function: Callable[..., Any], limit: Callable[[Any], Any]) -> Calla
     return reduce
 
 
-def _lowest(dtype: Any) -> Any:
-    return -np.inf if jnp.issubdtype(dtype, jnp.floating) else np.iinfo(dtype).min
-
-
 def _highest(dtype: Any) -> Any:
     return np.inf if jnp.issubdtype(dtype, jnp.floating) else np.iinfo(dtype).max
 
@@ -46,7 +42,7 @@ _REDUCTIONS: dict[str, Callable[..., Any]] = {
     "ReduceL2": lambda x, **where: jnp.sqrt(_sum(jnp.square(x), **where)).astype(x.dtype),
     "ReduceLogSum": lambda x, **where: jnp.log(_sum(x, **where)).astype(x.dtype),
     "ReduceLogSumExp": lambda x, **where: jax.scipy.special.logsumexp(x, **where).astype(x.dtype),
-    "ReduceMax": _extreme(jnp.max, _lowest),
+    "ReduceMax": _extreme(jnp.max, find_lowest),
     "ReduceMean": _mean,
     "ReduceMin": _extreme(jnp.min, _highest),
     "ReduceProd": lambda x, **where: jnp.prod(x, **where, dtype=x.dtype),

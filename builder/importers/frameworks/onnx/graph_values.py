@@ -8,8 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from builder.base.errors import ImportModelError
-
 Value = Any
 
 
@@ -19,9 +17,9 @@ def is_known(*values: Value) -> bool:
 
 
 def read_array(value: Value) -> Any:
-    """Return a known value as a NumPy array. Raises ImportModelError if it depends on a feed."""
+    """Return a known value as a NumPy array. Raises ValueError if it depends on a feed."""
     if not is_known(value):
-        raise ImportModelError(
+        raise ValueError(
             "a size, an axis or a number of repetitions depends on the values of an input. Export the model with fixed "
             "sizes, or compute that outside of it."
         )
@@ -29,12 +27,12 @@ def read_array(value: Value) -> Any:
 
 
 def read_ints(value: Value) -> list[int]:
-    """Return the elements of a known value as integers. Raises ImportModelError if it depends on a feed."""
+    """Return the elements of a known value as integers. Raises ValueError if it depends on a feed."""
     return [int(item) for item in read_array(value).reshape(-1)]
 
 
 def read_int(value: Value) -> int:
-    """Return the only element of a known value as an integer. Raises ImportModelError if it depends on a feed."""
+    """Return the only element of a known value as an integer. Raises ValueError if it depends on a feed."""
     (item,) = read_ints(value)
     return item
 

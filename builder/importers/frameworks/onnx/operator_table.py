@@ -37,8 +37,4 @@ class OperatorTable(dict[tuple[str, str], Operator]):
 
     def enter(self, name: str, function: Callable[..., Any], domain: str = "") -> None:
         """Enter ``function`` as the operator ``name``."""
-        try:
-            context = _CONTEXT & inspect.signature(function).parameters.keys()
-        except ValueError:  # Some functions of NumPy have no signature.
-            context = frozenset()
-        self[domain, name] = Operator(function, context)
+        self[domain, name] = Operator(function, _CONTEXT & inspect.signature(function).parameters.keys())

@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from onnx import helper
 
-from builder.importers.frameworks.onnx.graph_values import Value, is_known, list_axes, read_array, read_int, read_ints
+from builder.importers.frameworks.onnx.graph_values import Value, list_axes, read_array, read_int, read_ints
 from builder.importers.frameworks.onnx.operator_table import OperatorTable
 
 OPS = OperatorTable()
@@ -149,8 +149,6 @@ def cut_slices(
     """Return the part of ``x`` from ``starts`` to before ``ends`` along ``axes``."""
     axes = axes_input if axes_input is not None else axes
     ends = read_ints(ends_input) if ends_input is not None else ends
-    if starts_input is not None and not is_known(starts_input):
-        raise ValueError("its starts depend on an input")
     starts = read_ints(starts_input) if starts_input is not None else starts
     where = list_axes(np.asarray(axes), np.ndim(x)) if axes is not None else range(len(starts))
     strides = read_ints(steps) if steps is not None else [1] * len(starts)

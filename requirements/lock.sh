@@ -24,7 +24,8 @@ packages openai openai==3.54.0
 packages checkov checkov==3.3.30
 packages jax "jax==0.10.2 flatbuffers"
 packages torch "torch==2.13.0 torchax==0.0.13 jax==0.10.2 flatbuffers" --find-links "$TORCH_WHEELS" -c requirements/jax.txt
-packages onnx "onnx==1.23.2 onnxruntime==1.32.0 jax==0.10.2 flatbuffers" -c requirements/jax.txt
+packages exchange "onnx==1.23.2 onnxruntime==1.32.0 ai-edge-litert==2.3.0 jax==0.10.2 flatbuffers" -c requirements/jax.txt \
+    --override requirements/bench.overrides.txt
 packages flax "flax==0.12.8 flatbuffers" -c requirements/jax.txt
 packages tokenizers tokenizers==0.23.3 --no-deps
 packages parquet pyarrow==26.0.1 --no-deps

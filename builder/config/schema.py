@@ -23,7 +23,7 @@ from builder.config.value_types import (
     StringKind,
 )
 
-Format = Literal["keras", "h5", "saved_model", "graph_def", "jax", "pytorch", "onnx"]
+Format = Literal["keras", "h5", "saved_model", "graph_def", "jax", "pytorch", "onnx", "tflite"]
 ColorMode = Literal["rgb", "grey"]
 ChannelOrder = Literal["rgb", "bgr"]
 Fit = Literal["stretch", "cover", "contain", "square", "short", "short_rounded"]

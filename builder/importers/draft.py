@@ -141,7 +141,8 @@ def _detect_format(path: Path) -> Format:
     if path.suffix == ".json":
         return "h5"
     raise ImportModelError(
-        f"{path.name}: not a known kind of model; use .keras, .h5, .hdf5, .pb, .onnx, .jax, .pt2 or a SavedModel."
+        f"{path.name}: not a known kind of model; use .keras, .h5, .hdf5, .pb, .onnx, .tflite, .jax, .pt2 or a "
+        "SavedModel."
     )
 
 

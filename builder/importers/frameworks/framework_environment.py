@@ -55,9 +55,15 @@ FRAMEWORKS: Mapping[Format, Framework] = {
     ),
     "onnx": Framework(
         "ONNX",
-        "onnx.txt",
-        "about 190 MB",
+        "exchange.txt",
+        "about 210 MB",
         (_JOBS, "builder.importers.frameworks.onnx.onnx_model", "builder.importers.frameworks.jax_program"),
+    ),
+    "tflite": Framework(
+        "LiteRT",
+        "exchange.txt",
+        "about 210 MB",
+        (_JOBS, "builder.importers.frameworks.tflite.tflite_model", "builder.importers.frameworks.jax_program"),
     ),
     "pytorch": Framework(
         "PyTorch",
@@ -86,7 +92,7 @@ def ensure_environment(framework: Framework, say: Callable[[str], None]) -> Path
     """Return the folder of the framework's virtual environment, which is made if it is missing."""
     lock = HOME / "requirements" / framework.lock
     key = compute_digest(str(Path(sys.executable).resolve()), ".".join(map(str, sys.version_info[:2])), lock)
-    folder = cache_folder() / "frameworks" / f"{framework.name.lower()}-{key[:12]}"
+    folder = cache_folder() / "frameworks" / f"{lock.stem}-{key[:12]}"
     run_cached(folder, key, functools.partial(_make_environment, framework, lock, say), say)
     return folder
 

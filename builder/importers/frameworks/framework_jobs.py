@@ -70,6 +70,10 @@ def _open_model(source: Source, path: Path) -> FrameworkModel:
         from builder.importers.frameworks.onnx.onnx_model import open_onnx
 
         return open_onnx(path)
+    if source.format == "tflite":
+        from builder.importers.frameworks.tflite.tflite_model import open_tflite
+
+        return open_tflite(path)
     if not source.trust:
         raise ImportModelError(
             f"{path.name} may run code when it is loaded. If you trust where it comes from, {HOW_TO_TRUST}."

@@ -21,7 +21,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorPro
 
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
-from builder.importers.frameworks.onnx.graph_values import Value, is_known, read_array
+from builder.importers.frameworks.graph_values import Value, is_known, read_array
 from builder.importers.frameworks.onnx.ops import OPERATORS
 
 _DOMAIN_ALIASES = {"ai.onnx": ""}

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from builder.importers.frameworks.onnx.graph_values import Value, is_known, read_int
+from builder.importers.frameworks.graph_values import Value, is_known, read_int
 from builder.importers.frameworks.onnx.operator_table import OperatorTable
 
 OPS = OperatorTable()

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from builder.importers.frameworks.onnx.graph_values import Value, read_ints, spread_channels
+from builder.importers.frameworks.graph_values import Value, read_ints, spread_channels
 from builder.importers.frameworks.onnx.operator_table import OperatorTable
 from builder.importers.frameworks.onnx.ops.image_sampling import sample_bilinear
 from builder.importers.frameworks.onnx.sliding_window import (

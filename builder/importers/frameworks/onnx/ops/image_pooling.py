@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from builder.importers.frameworks.onnx.graph_values import Value, find_lowest, read_ints
+from builder.importers.frameworks.graph_values import Value, find_lowest, read_ints
 from builder.importers.frameworks.onnx.operator_table import OperatorTable
 from builder.importers.frameworks.onnx.sliding_window import Window, read_window
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from builder.importers.frameworks.onnx.graph_values import Value, read_array, read_int
+from builder.importers.frameworks.graph_values import Value, read_array, read_int
 from builder.importers.frameworks.onnx.operator_table import OperatorTable
 
 OPS = OperatorTable()

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from builder.importers.frameworks.onnx.graph_values import Value
+from builder.importers.frameworks.graph_values import Value
 from builder.importers.frameworks.onnx.operator_table import OperatorTable
 
 OPS = OperatorTable()

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from builder.importers.frameworks.onnx.graph_values import Value, read_array
+from builder.importers.frameworks.graph_values import Value, read_array
 from builder.importers.frameworks.onnx.operator_table import OperatorTable
 from builder.importers.frameworks.onnx.ops.convolution import convolve_images
 from builder.importers.frameworks.onnx.ops.elementwise import compute_gelu, hard_sigmoid, leaky_relu

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 from onnx import helper
 
-from builder.importers.frameworks.onnx.graph_values import Value, spread_channels
+from builder.importers.frameworks.graph_values import Value, spread_channels
 from builder.importers.frameworks.onnx.operator_table import OperatorTable
 
 OPS = OperatorTable()

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from onnx import helper
 
-from builder.importers.frameworks.onnx.graph_values import Value, read_array, read_int
+from builder.importers.frameworks.graph_values import Value, read_array, read_int
 from builder.importers.frameworks.onnx.operator_table import OperatorTable
 
 OPS = OperatorTable()

@@ -1,4 +1,4 @@
-"""Values of an ONNX graph: NumPy arrays where they are known, arrays that JAX traces where they depend on a feed."""
+"""Values of a graph that is read: NumPy arrays where they are known, and arrays that JAX traces elsewhere."""
 
 from __future__ import annotations
 

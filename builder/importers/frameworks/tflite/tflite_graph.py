@@ -1,0 +1,147 @@
+"""A .tflite graph as a JAX function of its feeds.
+
+Tensors hold what they hold in LiteRT, so a quantised one is an array of integers. An operator of ``INTEGER_OPERATORS``
+computes with these; any other one gets the numbers that they stand for, and its result is rounded to the grid of its
+output. What is known when the model is converted is a NumPy array and is computed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from builder.base.errors import ImportModelError
+from builder.base.escape import describe_error
+from builder.importers.frameworks.graph_values import is_known
+from builder.importers.frameworks.tflite.tflite_integer import INTEGER_OPERATORS
+from builder.importers.frameworks.tflite.tflite_ops import OPERATORS
+from builder.importers.frameworks.tflite.tflite_tensors import Tensor, read_tensor
+
+_OPERATOR_NAMES = {number: name for name, number in vars(schema.BuiltinOperator).items() if isinstance(number, int)}
+
+
+@dataclass(frozen=True, eq=False)
+class TfliteOperator:
+    """An operator of a subgraph: its name in the file, its options, and the numbers of its tensors (-1: none)."""
+
+    name: str
+    options: Any
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class TfliteSubgraph:
+    """A function of a file; ``inputs`` and ``outputs`` are numbers of ``tensors``."""
+
+    tensors: tuple[Tensor, ...]
+    operators: tuple[TfliteOperator, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class TfliteGraph:
+    """All functions of a file; the first is the model."""
+
+    subgraphs: tuple[TfliteSubgraph, ...]
+
+    def run(self, feeds: Sequence[Any], number: int = 0) -> list[Any]:
+        """Return the outputs of subgraph ``number`` for ``feeds``. Raises ImportModelError."""
+        graph = self.subgraphs[number]
+        values: dict[int, Any] = {i: tensor.data for i, tensor in enumerate(graph.tensors) if tensor.data is not None}
+        values |= dict(zip(graph.inputs, feeds, strict=True))
+        for operator in graph.operators:
+            try:
+                results = self._run_operator(operator, graph.tensors, values)
+            except ImportModelError:
+                raise
+            except Exception as error:
+                raise ImportModelError(
+                    f"{operator.name}, which makes {graph.tensors[operator.outputs[0]].name!r}: {describe_error(error)}"
+                ) from error
+            values |= dict(zip(operator.outputs, results, strict=False))
+        return [values[i] for i in graph.outputs]
+
+    def _run_operator(
+        self, operator: TfliteOperator, tensors: Sequence[Tensor], values: Mapping[int, Any]
+    ) -> Sequence[Any]:
+        inputs = [None if i < 0 else tensors[i] for i in operator.inputs]
+        outputs = [tensors[i] for i in operator.outputs]
+        stored = [None if i < 0 else values[i] for i in operator.inputs]
+        if operator.name in ("IF", "WHILE"):
+            return self._run_branches(operator, stored)
+        if not is_known(*stored):
+            return _compute(operator, inputs, outputs, stored)
+        with jax.ensure_compile_time_eval():
+            return [np.asarray(value) for value in _compute(operator, inputs, outputs, stored)]
+
+    def _run_branches(self, operator: TfliteOperator, values: Sequence[Any]) -> Sequence[Any]:
+        options = operator.options
+        if operator.name == "IF":
+            branches = [
+                lambda number=number: tuple(map(jnp.asarray, self.run(values[1:], number)))
+                for number in (options.thenSubgraphIndex, options.elseSubgraphIndex)
+            ]
+            return list(jax.lax.cond(jnp.reshape(values[0], ()), *branches))
+        return list(
+            jax.lax.while_loop(
+                lambda state: jnp.reshape(self.run(state, options.condSubgraphIndex)[0], ()),
+                lambda state: tuple(map(jnp.asarray, self.run(state, options.bodySubgraphIndex))),
+                tuple(map(jnp.asarray, values)),
+            )
+        )
+
+
+def _compute(
+    operator: TfliteOperator, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor], stored: Sequence[Any]
+) -> Sequence[Any]:
+    integer = INTEGER_OPERATORS.get(operator.name)
+    if integer is not None and inputs[0] is not None and inputs[0].is_quantised and outputs[0].is_quantised:
+        return [integer(operator.options, inputs, outputs[0], *stored)]
+    compute = OPERATORS.get(operator.name)
+    if compute is None:
+        raise ImportModelError(f"The operator {operator.name} is not supported; see `coldforge docs onnx`.")
+    real = [value if tensor is None else tensor.to_real(value) for tensor, value in zip(inputs, stored, strict=True)]
+    result = compute(operator.options, *real)
+    results = result if isinstance(result, (tuple, list)) else [result]
+    return [tensor.to_stored(_cast(value, tensor)) for tensor, value in zip(outputs, results, strict=False)]
+
+
+def _cast(value: Any, tensor: Tensor) -> Any:
+    """Return ``value`` in the type of an output that holds plain numbers."""
+    if tensor.is_quantised or tensor.dtype is None or value.dtype == tensor.dtype:
+        return value
+    return value.astype(tensor.dtype)
+
+
+def read_graph(data: bytes, file: str) -> tuple[TfliteGraph, Any]:
+    """Return the graph in ``data`` and the object of the schema. Raises ImportModelError."""
+    if data[4:8] != b"TFL3":
+        raise ImportModelError(f"{file} is not a TensorFlow Lite model: its identifier TFL3 is missing.")
+    try:
+        model = schema.ModelT.InitFromPackedBuf(data, 0)
+        subgraphs = tuple(_read_subgraph(model, item) for item in model.subgraphs)
+    except ImportModelError:
+        raise
+    except Exception as error:  # A damaged flatbuffer fails in many ways.
+        raise ImportModelError(f"{file} is not a valid TensorFlow Lite model: {describe_error(error)}") from error
+    return TfliteGraph(subgraphs), model
+
+
+def _read_subgraph(model: Any, graph: Any) -> TfliteSubgraph:
+    operators = []
+    for item in graph.operators if graph.operators is not None else ():
+        code = model.operatorCodes[item.opcodeIndex]
+        name = _OPERATOR_NAMES[max(code.builtinCode, code.deprecatedBuiltinCode)]
+        name = (code.customCode or b"").decode() if name == "CUSTOM" else name
+        options = item.builtinOptions if item.builtinOptions is not None else item.builtinOptions2
+        operators.append(TfliteOperator(name, options, tuple(map(int, item.inputs)), tuple(map(int, item.outputs))))
+    tensors = tuple(read_tensor(model, tensor) for tensor in graph.tensors)
+    return TfliteSubgraph(tensors, tuple(operators), tuple(map(int, graph.inputs)), tuple(map(int, graph.outputs)))

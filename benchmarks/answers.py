@@ -4,31 +4,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Answer = NDArray[np.float32]
-"""One output of one run."""
+"""One output of one run, as float32 whatever its type is."""
+
+
+class Output(NamedTuple):
+    """What a network gives: ``dtype`` by its name in NumPy."""
+
+    dtype: str
+    shape: Sequence[int]
 
 
 class WrongSize(Exception):
     """The error of an answer with more numbers, or fewer, than the outputs have."""
 
 
-def read_answers(data: bytes, shapes: Sequence[Sequence[int]]) -> list[Answer]:
-    """Return the outputs that follow one another in ``data``. Raises WrongSize."""
-    values, sizes = np.frombuffer(data, np.float32), [math.prod(shape) for shape in shapes]
-    if values.size != sum(sizes):
-        raise WrongSize(f"answers of {values.size} values, not of shapes {list(shapes)}")
-    parts = np.split(values, np.cumsum(sizes)[:-1])
-    return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+def read_answers(data: bytes, outputs: Sequence[Output]) -> list[Answer]:
+    """Return the ``outputs`` that follow one another in ``data``. Raises WrongSize."""
+    answers, place = [], 0
+    sizes = [math.prod(shape) * np.dtype(dtype).itemsize for dtype, shape in outputs]
+    if len(data) != sum(sizes):
+        raise WrongSize(f"answers of {len(data)} bytes, not of {[tuple(output) for output in outputs]}")
+    for (dtype, shape), size in zip(outputs, sizes, strict=True):
+        answers.append(np.frombuffer(data[place : place + size], dtype).reshape(shape).astype(np.float32))
+        place += size
+    return answers
 
 
 def difference(ours: Answer, right: Answer) -> float:
     """Return the largest difference, as a share of the largest right value; infinite if there is a NaN."""
-    worst = float(np.abs(np.subtract(ours, right, dtype=np.float64)).max() / np.abs(right).max())
+    worst = float(np.abs(np.subtract(ours, right, dtype=np.float64)).max() / (np.abs(right).max() or 1))
     return math.inf if math.isnan(worst) else worst
 
 

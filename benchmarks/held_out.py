@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.answers import judge, read_answers
+from benchmarks.answers import Output, judge, read_answers
 from benchmarks.models import Network
 from benchmarks.process import Worker
 
@@ -51,9 +51,9 @@ def runs(network: Network) -> int:
     return max(2, JUDGED // network.batch)
 
 
-def accuracy(worker: Worker, network: Network, shapes: Sequence[Sequence[int]]) -> dict[str, Any]:
+def accuracy(worker: Worker, network: Network, outputs: Sequence[Output]) -> dict[str, Any]:
     """Judge an engine by all held-out inputs; its error is measured as ``BROKEN`` is."""
     samples = list((network.folder / FOLDER).glob("*.in"))
-    theirs = [worker.answer(sample, shapes) for sample in samples]
-    right = [read_answers(sample.with_suffix(".out").read_bytes(), shapes) for sample in samples]
+    theirs = [worker.answer(sample, outputs) for sample in samples]
+    right = [read_answers(sample.with_suffix(".out").read_bytes(), outputs) for sample in samples]
     return judge(theirs, right)

@@ -15,22 +15,19 @@ from typing import Any
 
 from benchmarks import answers as judged
 from benchmarks import held_out
-from benchmarks.answers import read_answers
+from benchmarks.answers import Output, read_answers
 from benchmarks.engines import KINDS, OURS, OURS_INT8
 from benchmarks.models import SAMPLES, Network
 from benchmarks.process import EngineFailed, Setting, Worker, quantiles, sample_path
-
-TOLERANCE = 1e-4
-"""The largest allowed difference from TensorFlow's answer, as a share of that answer's largest value."""
 
 LEAST_RUNS = 3
 TURN_SECONDS = 0.05
 
 
 def measure(
-    network: Network, setting: Setting, rounds: int, engines: Sequence[str], shapes: Sequence[Sequence[int]]
+    network: Network, setting: Setting, rounds: int, engines: Sequence[str], outputs: Sequence[Output]
 ) -> dict[str, Any]:
-    """Return milliseconds by engine, and the excluded engines with reasons. ``shapes`` are those of the fetches."""
+    """Return milliseconds by engine, and the excluded engines with reasons. ``outputs`` are its fetches."""
     excluded: dict[str, str] = {}
     answers: dict[str, dict[str, Any]] = {}
     with ExitStack() as stack:
@@ -38,7 +35,7 @@ def measure(
         for engine in engines:
             try:
                 worker = stack.enter_context(Worker(engine, network, setting))
-                answers[engine], wrong = _judged(worker, network, engine, shapes)
+                answers[engine], wrong = _judged(worker, network, engine, outputs)
             except EngineFailed as error:
                 excluded[engine] = str(error)
                 continue
@@ -59,25 +56,23 @@ def measure(
     return figures | ({"int8": compare_int8(bytes_, medians.get(OURS))} if bytes_ else {})
 
 
-def _judged(
-    worker: Worker, network: Network, engine: str, shapes: Sequence[Sequence[int]]
-) -> tuple[dict[str, Any], str]:
+def _judged(worker: Worker, network: Network, engine: str, outputs: Sequence[Output]) -> tuple[dict[str, Any], str]:
     """Return the figures of an engine's answers for its row, and their fault, empty if they are right."""
     if KINDS[engine].int8:
-        judgement = held_out.accuracy(worker, network, shapes)
+        judgement = held_out.accuracy(worker, network, outputs)
         off = f"the error is {judgement['error']:.0%} of the answers' own deviation"
         return {"accuracy": judgement}, "" if judgement["error"] <= held_out.BROKEN else off
-    off_by = difference(worker, network, shapes)
-    return {"difference": off_by}, "" if off_by <= TOLERANCE else f"off by {off_by:.1e} of the largest answer"
+    off_by = difference(worker, network, outputs)
+    return {"difference": off_by}, "" if off_by <= network.tolerance else f"off by {off_by:.1e} of the largest answer"
 
 
-def difference(worker: Worker, network: Network, shapes: Sequence[Sequence[int]]) -> float:
-    """Return the largest difference from TensorFlow over all samples, as ``TOLERANCE`` measures it; NaN is infinite."""
+def difference(worker: Worker, network: Network, outputs: Sequence[Output]) -> float:
+    """Return the largest difference over all samples, as ``Network.tolerance`` is; NaN is infinite."""
     worst = 0.0
     for number in range(SAMPLES):
         sample = sample_path(network, number)
-        right = read_answers(sample.with_suffix(".out").read_bytes(), shapes)
-        worst = max(worst, *map(judged.difference, worker.answer(sample, shapes), right))
+        right = read_answers(sample.with_suffix(".out").read_bytes(), outputs)
+        worst = max(worst, *map(judged.difference, worker.answer(sample, outputs), right))
     return worst
 
 

@@ -40,11 +40,18 @@ class Network:
     trained: bool = False  # or its weights come from an example's own script
     batch: int = 1
     tokens: int = 0  # of a network that takes ids and a mask; 0: it takes images or features
+    tolerance: float = 1e-4
+    """The largest allowed difference from the right answer, as a share of that answer's largest value."""
 
     @property
     def key(self) -> str:
         """The name with the batch, which ``named`` reads."""
         return self.name if self.batch == 1 else f"{self.name}-batch{self.batch}"
+
+    @property
+    def preparation(self) -> tuple[str, ...]:
+        """The module that makes its models ready, and what it is called with."""
+        return "benchmarks.prepare", self.key
 
     @property
     def folder(self) -> Path:

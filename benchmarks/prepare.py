@@ -65,8 +65,8 @@ def prepare(network: Network, int8_engines: Collection[str] = ()) -> dict[str, A
     graph = FrozenGraph.load(BenchProject(ROOT).build / network.key / "import")
     how = {"coldforge": "coldforge's own pipeline on the .keras file"}
     failed: dict[str, str] = {}
-    _place(folder / "coldforge", {"libmodel.so": bundle.library})
-    _place(folder / "tensorflow", {"graph.pb": graph.graph_path, "ports.json": graph.ports_path})
+    place_files(folder / "coldforge", {"libmodel.so": bundle.library})
+    place_files(folder / "tensorflow", {"graph.pb": graph.graph_path, "ports.json": graph.ports_path})
     how["tensorflow"] = how["tensorflow_xla"] = "the frozen graph that coldforge compiles"
 
     def peer(engine: str, package: str, place: str, make: Callable[[Path], str], *more: Path | str) -> None:
@@ -99,7 +99,7 @@ def prepare(network: Network, int8_engines: Collection[str] = ()) -> dict[str, A
         "what": network.what,
         "parameters": json.loads((folder / "keras" / "model.json").read_text())["parameters"],
         "feed": list(graph.feeds[0].spec.shape),
-        "fetches": [list(port.spec.shape) for port in graph.fetches],
+        "fetches": [(port.spec.dtype, list(port.spec.shape)) for port in graph.fetches],
         "outputs": [port.tensor for port in graph.fetches],
         "layer_bytes": sum(p.stat().st_size for p in bundle.layer.rglob("*") if p.is_file()),
         "how": how,
@@ -203,7 +203,7 @@ def workspace(network: Network) -> Any:
     return Workspace.from_spec(read_spec(spec), project, host_target())
 
 
-def _place(folder: Path, files: dict[str, Path]) -> None:
+def place_files(folder: Path, files: dict[str, Path]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, source in files.items():
         # The file is written under a new name first: a library that a process has loaded must not change.

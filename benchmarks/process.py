@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from benchmarks.answers import Answer, WrongSize, read_answers
+from benchmarks.answers import Answer, Output, WrongSize, read_answers
 from benchmarks.engines import KINDS
 from benchmarks.models import ROOT, SAMPLES, Network
 
@@ -104,12 +104,12 @@ class Worker:
         finally:
             self.pause()
 
-    def answer(self, sample: Path, shapes: Sequence[Sequence[int]]) -> list[Answer]:
-        """Return the answers to the input in ``sample``, of outputs of these shapes. Raises EngineFailed."""
+    def answer(self, sample: Path, outputs: Sequence[Output]) -> list[Answer]:
+        """Return the answers to the input in ``sample``, for these ``outputs``. Raises EngineFailed."""
         to = self.log.with_suffix(".answers")
         self.ask(do="answer", sample=str(sample), to=str(to))
         try:
-            return read_answers(to.read_bytes(), shapes)
+            return read_answers(to.read_bytes(), outputs)
         except WrongSize as error:
             raise EngineFailed(str(error)) from error
 

@@ -16,7 +16,8 @@ from typing import Any
 
 from benchmarks import cold, latency, machine, report
 from benchmarks.engines import ENGINES, INT8, KINDS
-from benchmarks.models import FOLDER, NETWORKS, READY, ROOT, Network, named
+from benchmarks.model_files import find_network
+from benchmarks.models import FOLDER, NETWORKS, READY, ROOT, Network
 from benchmarks.process import Setting, end_with
 from benchmarks.worker import LONG
 
@@ -54,7 +55,7 @@ def main(arguments: list[str] | None = None) -> None:
         "rounds": plan.rounds,
         "batch": plan.batch,
         "long_run_s": LONG,
-        "tolerance": latency.TOLERANCE,
+        "tolerance": Network.tolerance,
         "networks": {},
     }
     _say(machine.said(results["machine"]))
@@ -75,7 +76,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _plan(arguments: list[str] | None) -> Plan:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
-    known = f"of {', '.join(NETWORKS)}, with a batch of its own as lstm-batch16; all when left out"
+    known = f"of {', '.join(NETWORKS)}, with a batch of its own as lstm-batch16; all when left out. Or the path of a "
+    known += "model.toml, .onnx or .tflite file"
     parser.add_argument("networks", nargs="*", metavar="NETWORK", help=known)
     parser.add_argument("--quick", action="store_true", help="two networks and few rounds: whether it works at all")
     parser.add_argument("--rounds", type=int, help="turns of every engine, per network and number of threads")
@@ -86,9 +88,11 @@ def _plan(arguments: list[str] | None) -> Plan:
     parser.add_argument("--native", action="store_true", help="leave out the rows that are limited to AVX2")
     parser.add_argument("--output", type=Path, help="folder for the results; build/bench when left out")
     options = parser.parse_args(arguments)
-    unknown = [name for name in options.networks if name.partition("-batch")[0] not in NETWORKS]
-    if unknown:
-        parser.error(f"no network {', '.join(unknown)}; there are {', '.join(NETWORKS)}")
+    chosen = options.networks or (QUICK_NETWORKS if options.quick else NETWORKS)
+    try:
+        networks = [find_network(name) for name in chosen]
+    except KeyError as error:
+        parser.error(f"no network {error}; there are {', '.join(NETWORKS)}")
     available = len(os.sched_getaffinity(0))
     threads = options.threads or [count for count in (1, 2) if count <= available]
     if max(threads) > available:
@@ -97,10 +101,8 @@ def _plan(arguments: list[str] | None) -> Plan:
         parser.error(f"a batch of {options.batch}: at least 1")
     rounds = options.rounds if options.rounds is not None else 4 if options.quick else 40
     quick, folder = options.quick, FOLDER if options.batch == 1 else FOLDER / f"batch{options.batch}"
-    chosen = options.networks or (QUICK_NETWORKS if quick else NETWORKS)
-    networks = {name: named(name) for name in chosen}
     return Plan(
-        {name: network.batched(options.batch) for name, network in networks.items()},
+        {network.key: network.batched(options.batch) for network in networks},
         tuple(options.engines or [*ENGINES, *INT8]),
         not options.native,
         tuple(threads),
@@ -116,7 +118,7 @@ def _prepared(network: Network, int8_engines: list[str]) -> bool:
     log = network.folder / "prepare.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w") as out:
-        command = [sys.executable, "-m", "benchmarks.prepare", network.key, *int8_engines]
+        command = [sys.executable, "-m", *network.preparation, *int8_engines]
         begin = functools.partial(end_with, os.getpid())
         done = subprocess.run(command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, preexec_fn=begin, check=False)
     if done.returncode:

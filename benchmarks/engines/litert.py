@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,17 @@ from ai_edge_litert.interpreter import Interpreter
 
 from benchmarks.engines.arrays import arrays
 
+SIZES = "sizes.json"
+"""The file beside a published one that has the sizes of its inputs for this batch."""
+
 
 class LiteRt:
     def __init__(self, model: Path, threads: int) -> None:
         self.interpreter = Interpreter(str(model), num_threads=threads)
+        sizes = model.with_name(SIZES)
+        if sizes.exists():
+            for detail, shape in zip(self.interpreter.get_input_details(), json.loads(sizes.read_text()), strict=True):
+                self.interpreter.resize_tensor_input(detail["index"], shape)
         self.interpreter.allocate_tensors()
         self.inputs = {detail["name"]: detail for detail in self.interpreter.get_input_details()}
         self.outputs = [detail["index"] for detail in self.interpreter.get_output_details()]

@@ -10,7 +10,13 @@ import onnxruntime as ort
 
 from benchmarks.engines.arrays import arrays
 
-DTYPES = {"tensor(float)": np.float32, "tensor(int32)": np.int32}
+DTYPES = {
+    "tensor(float)": np.float32,
+    "tensor(int32)": np.int32,
+    "tensor(int64)": np.int64,
+    "tensor(int8)": np.int8,
+    "tensor(uint8)": np.uint8,
+}
 
 
 class OnnxRuntime:

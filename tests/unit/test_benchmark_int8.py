@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks import answers, held_out, latency, report
+from benchmarks.answers import Output
 from benchmarks.engines import INT8, KINDS, OURS_INT8
 from benchmarks.models import named
 
@@ -103,10 +104,10 @@ def test_a_network_of_batches_is_judged_by_whole_ones() -> None:
 
 
 def test_answers_are_read_as_they_are_written() -> None:
-    data = RIGHT.tobytes() + RIGHT[:, :3].tobytes()
-    first, second = answers.read_answers(data, [(200, 10), (200, 3)])
+    data = RIGHT.tobytes() + np.arange(-3, 3, dtype=np.int8).tobytes()
+    first, second = answers.read_answers(data, [Output("float32", (200, 10)), Output("int8", (2, 3))])
     np.testing.assert_array_equal(first, RIGHT)
-    np.testing.assert_array_equal(second, RIGHT[:, :3])
-    for shapes in ([(200, 10)], [(200, 10), (200, 4)]):
-        with pytest.raises(answers.WrongSize, match="not of shapes"):
-            answers.read_answers(data, shapes)
+    np.testing.assert_array_equal(second, [[-3, -2, -1], [0, 1, 2]])
+    for dtype in ("int8", "float32"):
+        with pytest.raises(answers.WrongSize):
+            answers.read_answers(data, [Output("float32", (200, 10)), Output(dtype, (200, 4))])

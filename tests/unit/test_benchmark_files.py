@@ -1,0 +1,62 @@
+"""Published files as networks of the benchmarks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.model_files import ModelFile, find_network
+from tests.conftest import ROOT
+
+PUBLISHED = sorted((ROOT / "benchmarks" / "published").glob("*.toml"))
+RECURRENT = """\
+[model]
+source = "voice.onnx"
+
+[[feeds]]
+name = "sound"
+shape = [1, 576]
+
+[[feeds]]
+name = "state"
+shape = [2, 1, 128]
+
+[[feeds]]
+name = "rate"
+value = 16000
+"""
+
+
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
+def test_each_published_file_is_pinned(path: Path) -> None:
+    network = find_network(str(path))
+    assert isinstance(network, ModelFile)
+    source = network.read_spec().source
+    assert "==" in (source.package or "")
+    assert source.sha256
+
+
+def test_a_batch_is_put_where_the_file_has_one_item(tmp_path: Path) -> None:
+    toml = tmp_path / "voice.toml"
+    toml.write_text(RECURRENT)
+    network = find_network(f"{toml}-batch8")
+    assert isinstance(network, ModelFile)
+    spec = network.read_spec()
+    assert (network.key, spec.name, spec.batch) == ("voice-batch8", "voice-batch8", 8)
+    assert [feed.shape for feed in spec.feeds] == [(8, 576), (2, 8, 128), None]
+    assert spec.feeds[2].value == (16000,)
+
+
+def test_a_file_is_a_network_without_a_spec(tmp_path: Path) -> None:
+    network = find_network(str(tmp_path / "PP-OCRv4 det.onnx"))
+    assert isinstance(network, ModelFile)
+    assert network.key == "pp-ocrv4-det"
+    assert network.read_spec().source.format == "onnx"
+    assert network.preparation == ("benchmarks.prepare_file", f"{network.path}-batch1")
+
+
+def test_other_names_are_those_of_networks() -> None:
+    assert find_network("lstm-batch16").key == "lstm-batch16"
+    with pytest.raises(KeyError):
+        find_network("unknown")

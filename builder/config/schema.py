@@ -25,6 +25,7 @@ from builder.config.value_types import (
 
 Format = Literal["keras", "h5", "saved_model", "graph_def", "jax", "pytorch", "onnx", "tflite"]
 ColorMode = Literal["rgb", "grey"]
+Layout = Literal["channels_last", "channels_first"]
 ChannelOrder = Literal["rgb", "bgr"]
 Fit = Literal["stretch", "cover", "contain", "square", "short", "short_rounded"]
 Resize = Literal["nearest", "bilinear", "bicubic", "area", "lanczos"]
@@ -248,6 +249,9 @@ class ImageSpec:
     """Their height."""
     mode: ColorMode = "rgb"
     """Colour (3 channels) or grey (1 channel)."""
+    layout: Annotated[Layout | None, Otherwise("found from the input's shape")] = None
+    """Whether the input is `[n, height, width, channels]` (`channels_last`) or `[n, channels, height, width]`
+    (`channels_first`). Needed only for a shape that may be either, such as `[1, 3, 3, 3]`."""
     channel_order: ChannelOrder = "rgb"
     """The order of channels that the model was trained on. Callers always pass RGB."""
     scale: Annotated[tuple[float, ...], ListKind(_SCALE, lone=True)] = (1.0,)
@@ -290,6 +294,12 @@ class ImageSpec:
     def channels(self) -> int:
         """Channels of its pixels."""
         return 1 if self.mode == "grey" else 3
+
+    def is_channels_first(self, shape: Sequence[int]) -> bool:
+        """Return whether an input of ``shape`` is [n, channels, height, width], by ``layout`` or the shape itself."""
+        if self.layout is not None:
+            return self.layout == "channels_first"
+        return len(shape) == 4 and shape[1] == self.channels != shape[3]
 
 
 @dataclass(frozen=True)

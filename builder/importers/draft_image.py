@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from builder.config import ImageSpec
 from builder.importers.input_scaling import InputScaling
-from builder.importers.ports import ASSUMED_SIDE, GraphFacts, ModelPorts, PortInfo
+from builder.importers.ports import ASSUMED_SIDE, SMALLEST_SIDE, GraphFacts, ModelPorts, PortInfo, read_image_size
 
 FAMILIES = {
     "keras.applications' ResNetV2": (r"conv2_block1_preact_bn", "tf"),
@@ -52,18 +52,19 @@ _PIXELS = {"float16", "bfloat16", "float32", "float64", "uint8"}
 _SOUND = re.compile(
     r"mfcc|spectr|audio|speech|sound|wave|fbank|filter_?bank|log_?mel|keyword|(^|_)(kws|mel|ecg|eeg)(_|$)|yamnet|vggish"
 )
-_SMALLEST_SIDE, _LONGEST = 16, 3
-"""A grey feed with a side below the first, and the other side that many times longer, is MFCCs, not an image."""
+_LONGEST = 3
+"""A grey feed with a side below SMALLEST_SIDE, and the other side that many times longer, is MFCCs, not an image."""
 
 
 def draft_image(ports: ModelPorts, name: str, notes: dict[str, str]) -> ImageSpec | None:
-    """Draft [image] for the first feed that looks like images, channels last, of the model ``name``."""
+    """Draft [image] for the first feed that looks like images of the model ``name``."""
     feed = next((feed for feed in ports.feeds if _is_image(feed, name)), None)
-    if feed is None or feed.shape is None:
+    size = read_image_size(feed.shape) if feed else None
+    if feed is None or size is None:
         return None
     facts = ports.facts or GraphFacts(())
     scaling = next((candidate for candidate in facts.scalings if candidate.feed == feed.name), None)
-    _, height, width, channels = feed.shape
+    height, width, channels = size
     assumed = (scaling and scaling.size) or (ASSUMED_SIDE, ASSUMED_SIDE)
     for key, side, other in (("width", width, assumed[1]), ("height", height, assumed[0])):
         if side is None:
@@ -82,11 +83,12 @@ def draft_image(ports: ModelPorts, name: str, notes: dict[str, str]) -> ImageSpe
 
 
 def _is_image(feed: PortInfo, name: str) -> bool:
-    if not feed.may_be_image or feed.dtype not in _PIXELS or any(map(_SOUND.search, (feed.name.lower(), name))):
+    size = read_image_size(feed.shape)
+    if not size or feed.dtype not in _PIXELS or any(map(_SOUND.search, (feed.name.lower(), name))):
         return False
-    _, height, width, channels = feed.shape or ()
+    height, width, channels = size
     sides = sorted((height or ASSUMED_SIDE, width or ASSUMED_SIDE))
-    return channels == 3 or sides[0] >= _SMALLEST_SIDE or sides[1] <= _LONGEST * sides[0]
+    return channels == 3 or sides[0] >= SMALLEST_SIDE or sides[1] <= _LONGEST * sides[0]
 
 
 def _choose_scale(image: ImageSpec, scaling: InputScaling | None, family: str, notes: dict[str, str]) -> ImageSpec:

@@ -22,7 +22,7 @@ from builder.importers.graph import FrozenGraph, GraphPort
 from builder.importers.input_scaling import find_scaling
 from builder.importers.loaded import LoadedModel
 from builder.importers.model_import import freeze_model, open_source
-from builder.importers.ports import ASSUMED_DIM, ASSUMED_SIDE, GraphFacts, ModelPorts, PortInfo
+from builder.importers.ports import ASSUMED_DIM, ASSUMED_SIDE, GraphFacts, ModelPorts, PortInfo, read_image_size
 from builder.importers.rewrite import find_reachable, map_node_inputs, node_of
 from builder.importers.variables_state import assign_variables
 
@@ -77,7 +77,7 @@ def _study_graph(loaded: LoadedModel, source: Source, lengths: Sequence[int]) ->
 def _choose_feed(port: PortInfo, length: int) -> FeedSpec:
     if port.value is not None or port.shape is None:
         return FeedSpec(port.name, value=None if port.value is None else (port.value,))
-    size = ASSUMED_SIDE if port.may_be_image else length
+    size = ASSUMED_SIDE if read_image_size(port.shape) else length
     return FeedSpec(port.name, tuple(dim or (size if i else 1) for i, dim in enumerate(port.shape)))
 
 

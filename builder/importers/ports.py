@@ -13,6 +13,9 @@ from builder.importers.input_scaling import InputScaling
 ASSUMED_SIDE = 224
 """The side in pixels of an image whose size the model leaves open, as in most published networks."""
 
+SMALLEST_SIDE = 16
+"""The least side of images by which they are told from other tensors."""
+
 ASSUMED_DIM = 128
 """The default of any other dimension that the model leaves open."""
 
@@ -24,6 +27,18 @@ OpenShape = tuple[int | None, ...]
 def read_shape(shape: Any) -> OpenShape | None:
     """Return the shape that a TensorShapeProto has, or None if not even the rank is known."""
     return None if shape.unknown_rank else tuple(None if d.size < 0 else int(d.size) for d in shape.dim)
+
+
+def read_image_size(shape: OpenShape | None) -> tuple[int | None, int | None, int] | None:
+    """Return height, width and channels if ``shape`` may be that of images, with channels last or first, else None."""
+    if shape is None or len(shape) != 4:
+        return None
+    _, first, second, last = shape
+    if last in (1, 3):
+        return first, second, last
+    if first in (1, 3) and all(side is None or side >= SMALLEST_SIDE for side in (second, last)):
+        return second, last, first
+    return None
 
 
 def format_shape(shape: OpenShape | None) -> str:
@@ -48,14 +63,9 @@ class PortInfo:
     """The rows of the table in which every element of the input is looked up; the framework raises on others."""
 
     @property
-    def may_be_image(self) -> bool:
-        """True if the shape may be that of images, channels last."""
-        return self.shape is not None and len(self.shape) == 4 and self.shape[3] in (1, 3)
-
-    @property
     def has_open_length(self) -> bool:
         """True if a dimension is open that is neither the batch nor an image's side."""
-        return self.shape is not None and None in self.shape[1:] and not self.may_be_image
+        return self.shape is not None and None in self.shape[1:] and not read_image_size(self.shape)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from builder.base.errors import ImportModelError
 from builder.config import AudioSpec, FeedSpec, Format, ImageSpec, ModelSpec, TextSpec, sound_shapes
 from builder.config.rules import FRAMEWORK_FORMATS, KERAS
 from builder.config.tensor import ITEM_SIZES
-from builder.importers.ports import ModelPorts, OpenShape, PortInfo, format_shape
+from builder.importers.ports import ModelPorts, OpenShape, PortInfo, format_shape, read_image_size
 
 Shape = tuple[int, ...]
 
@@ -56,7 +56,7 @@ def pin_shapes(ports: ModelPorts, spec: ModelSpec) -> dict[str, Shape]:
             problems.append(f"The model runs for batches of {fixed} alone: write `batch = {fixed}` under [model].")
             continue
         try:
-            shapes[port.name] = _pin_shape(port, declared, spec.batch, own)
+            shapes[port.name] = _pin_shape(port, declared, spec.source.format, spec.batch, own)
         except ImportModelError as error:
             problems.append(str(error))
     if spec.text:
@@ -162,7 +162,9 @@ def _media_feed(ports: ModelPorts, media: ImageSpec | AudioSpec | None) -> tuple
     return None, f'The model has several inputs: add `feed = "{example}"` under {section} (of {", ".join(names)}).'
 
 
-def _pin_shape(port: PortInfo, given: Shape | None, batch: int, media: ImageSpec | AudioSpec | None) -> Shape:
+def _pin_shape(
+    port: PortInfo, given: Shape | None, form: Format, batch: int, media: ImageSpec | AudioSpec | None
+) -> Shape:
     shape = port.shape
     if given is not None:
         if shape is not None and not _is_shape_possible(given, shape):
@@ -171,7 +173,7 @@ def _pin_shape(port: PortInfo, given: Shape | None, batch: int, media: ImageSpec
             )
         shape = given
     if isinstance(media, ImageSpec):
-        return _pin_image(port.name, shape, batch, media)
+        return _pin_image(port.name, shape, form, batch, media)
     if media is not None:
         return _pin_audio(port.name, shape, batch, media)
     if shape is not None:
@@ -192,18 +194,30 @@ def _pin_shape(port: PortInfo, given: Shape | None, batch: int, media: ImageSpec
     )
 
 
-def _pin_image(name: str, shape: OpenShape | None, batch: int, image: ImageSpec) -> Shape:
-    """Return [batch, height, width, channels]; a model of grey images may omit the last or have flat ones."""
-    full = (batch, image.height, image.width, image.channels)
+def _pin_image(name: str, shape: OpenShape | None, form: Format, batch: int, image: ImageSpec) -> Shape:
+    """Return [batch, height, width, channels], or [batch, channels, height, width] if that fits alone.
+
+    A model of grey images may omit their channels or have flat ones. Raises ImportModelError if nothing fits, or if
+    [image] has to say which of the two it is: TensorFlow's images have their channels last.
+    """
+    last = (batch, image.height, image.width, image.channels)
+    first = (batch, image.channels, image.height, image.width)
     flat = (batch, image.height * image.width * image.channels)
-    candidates = [full, flat, *([full[:3]] if image.channels == 1 else [])]
-    for candidate in candidates:
-        if shape is None or _is_shape_possible(candidate, shape):
-            return candidate
+    full = {"channels_last": [last], "channels_first": [first], None: [last, first]}[image.layout]
+    candidates = [*full, flat, *([last[:3]] if image.channels == 1 else [])]
+    fitting = [candidate for candidate in candidates if shape is None or _is_shape_possible(candidate, shape)]
+    either = form in FRAMEWORK_FORMATS and {last, first}.issubset(fitting)
+    if image.layout is None and (either or (fitting[:1] == [first] != [last] and not image.is_channels_first(first))):
+        raise ImportModelError(
+            f"The input {name!r} is {format_shape(shape)}, so its images may have their channels first or last: add "
+            '`layout = "channels_first"` or `layout = "channels_last"` under [image].'
+        )
+    if fitting:
+        return fitting[0]
     raise ImportModelError(
         f"[image] says {image.width} x {image.height} pixels in {image.mode} ({image.channels} "
-        f"channel{'s' if image.channels > 1 else ''}) in batches of {batch}, which is {list(full)} as [batch, height, "
-        f"width, channels], but the model's input {name!r} is {format_shape(shape)}. "
+        f"channel{'s' if image.channels > 1 else ''}) in batches of {batch}, which is "
+        f"{' or '.join(str(list(one)) for one in full)}, but the model's input {name!r} is {format_shape(shape)}. "
         f"{_suggest_remedy(shape, batch, image)}"
     )
 
@@ -220,12 +234,11 @@ def _pin_audio(name: str, shape: OpenShape | None, batch: int, audio: AudioSpec)
 
 
 def _suggest_remedy(shape: OpenShape | None, batch: int, image: ImageSpec) -> str:
-    if shape is not None and len(shape) == 4:
-        _, height, width, channels = shape
-        if channels not in (1, 3) and shape[1] in (1, 3):
-            return "Its channels come first: export it with channels last."
+    size = read_image_size(shape)
+    if shape is not None and size is not None:
+        height, width, channels = size
         wanted = f"width = {width or image.width}, height = {height or image.height}"
-        mode = {1: ', mode = "grey"', 3: ', mode = "rgb"'}.get(channels or 0, "")
+        mode = {1: ', mode = "grey"', 3: ', mode = "rgb"'}[channels]
         fixed = f"; batch = {shape[0]} under [model]" if shape[0] not in (None, batch) else ""
         return f"Set {wanted}{mode} under [image]{fixed}."
     return "Change [image] to what the model was trained on."

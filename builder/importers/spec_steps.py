@@ -16,7 +16,8 @@ from builder.config import Activation, AudioSpec, ImageSpec, ModelSpec, OutputSp
 def image_to_input(pixels: Any, image: ImageSpec, dtype: Any, shape: tuple[int, ...]) -> Any:
     """Compute an input of ``dtype`` and ``shape`` from uint8 ``pixels`` [batch, height, width, channels], RGB or grey.
 
-    Computes ``(pixel - mean) * scale`` in float32 (float64 for a float64 model), channels in the model's order.
+    Computes ``(pixel - mean) * scale`` in float32 (float64 for a float64 model), channels in the model's order, and
+    before pixels if the model has its channels first.
     Raises ImportModelError if an integer model is given a mean or scale.
     """
     channels = image.channels
@@ -35,7 +36,10 @@ def image_to_input(pixels: Any, image: ImageSpec, dtype: Any, shape: tuple[int, 
         value = tf.cast(value, wide) - tf.constant(mean, wide)
     if scales:
         value = tf.cast(value, wide) * tf.constant(scale, wide)
-    return tf.reshape(tf.cast(value, dtype), shape)
+    value = tf.cast(value, dtype)
+    if image.is_channels_first(shape):
+        value = tf.transpose(value, (0, 3, 1, 2))
+    return tf.reshape(value, shape)
 
 
 def _per_channel(values: tuple[float, ...], channels: int, key: str) -> tuple[float, ...]:

@@ -9,19 +9,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builder.base.errors import ImportModelError
 from builder.base.tf import import_tensorflow
 from builder.cli import main
-from builder.config import FeedSpec, FetchSpec, ImageSpec, OutputSpec
+from builder.config import ChannelOrder, ColorMode, FeedSpec, FetchSpec, ImageSpec, Layout, OutputSpec
 from builder.config.tensor import TensorSpec, c_identifier
 from builder.importers.graph import FrozenGraph
 from builder.importers.loaded import make_names_unique
 from builder.importers.model_description import describe_model
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.shapes import pin_shapes
+from builder.importers.spec_steps import image_to_input
 from tests.support import keras2, needs
 from tests.support.hostile import change_meta_graph
 from tests.support.models import freeze, run_graph, save_keras, spec_for
@@ -244,6 +245,56 @@ class TestImage:
         pixels = np.arange(64, dtype=np.uint8).reshape(1, 8, 8, 1)
         expected = model.predict(pixels.reshape(1, *shape) / np.float32(255), verbose=0)
         np.testing.assert_allclose(run_graph(graph, {"x": pixels})["y"], expected, atol=1e-5)
+
+    @settings(deadline=None, max_examples=25)
+    @given(
+        size=st.tuples(*[st.integers(4, 7)] * 3),
+        channels=st.sampled_from([1, 3]),
+        layout=st.sampled_from(["channels_last", "channels_first"]),
+        written=st.booleans(),
+        order=st.sampled_from(["rgb", "bgr"]),
+    )
+    def test_channels_are_where_the_layout_says(
+        self, size: tuple[int, int, int], channels: int, layout: Layout, written: bool, order: ChannelOrder
+    ) -> None:
+        """Without a layout, the model's shape tells it. The values are held against NumPy's."""
+        batch, height, width = size
+        mean, scale = tuple(range(1, channels + 1)), tuple(1 / n for n in range(2, channels + 2))
+        mode: ColorMode = "grey" if channels == 1 else "rgb"
+        image = ImageSpec(None, width, height, mode, layout if written else None, order, scale, mean)
+        pixels = np.random.default_rng(0).integers(0, 256, (*size, channels), np.uint8)
+        expected = (pixels[..., ::-1] if order == "bgr" else pixels) - np.array(mean)
+        expected = (expected * scale).transpose((0, 1, 2, 3) if layout == "channels_last" else (0, 3, 1, 2))
+        ports = ModelPorts((PortInfo("x", "float32", expected.shape),), ())
+        shape = pin_shapes(ports, spec_for(Path("model.onnx"), batch=batch, image=image))["x"]
+        assert shape == expected.shape
+        actual = image_to_input(tf.constant(pixels), image, tf.float32, shape).numpy()
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
+
+    @pytest.mark.parametrize("size", [(3, 3), (5, 3)])
+    def test_a_shape_that_may_be_of_either_layout(self, size: tuple[int, int]) -> None:
+        height, width = size
+        ports = ModelPorts((PortInfo("x", "float32", (1, 3, height, width)),), ())
+        with pytest.raises(ImportModelError, match='add `layout = "channels_first"`'):
+            pin_shapes(ports, spec_for(Path("model.onnx"), image=ImageSpec(None, width, height)))
+        first = ImageSpec(None, width, height, layout="channels_first")
+        assert pin_shapes(ports, spec_for(Path("model.onnx"), image=first))["x"] == (1, 3, height, width)
+
+    @pytest.mark.parametrize("source", ["model.onnx", "model.keras"])
+    def test_a_shape_with_every_size_open(self, source: str) -> None:
+        """TensorFlow's images have their channels last; for others, a person has to say it."""
+        ports = ModelPorts((PortInfo("x", "float32", (None,) * 4),), ())
+        shapes = {}
+        for layout in (None, "channels_last", "channels_first"):
+            spec = spec_for(Path(source), image=ImageSpec("x", 20, 10, layout=layout))
+            if source == "model.onnx" and layout is None:
+                with pytest.raises(ImportModelError, match='add `layout = "channels_first"`'):
+                    pin_shapes(ports, spec)
+            else:
+                shapes[layout] = pin_shapes(ports, spec)["x"]
+        last = (1, 10, 20, 3)
+        assert shapes.pop(None, last) == last
+        assert shapes == {"channels_last": last, "channels_first": (1, 3, 10, 20)}
 
     def test_a_size_that_is_not_the_models(self, models: Path, tmp_path: Path) -> None:
         with pytest.raises(ImportModelError, match=r"(?s)9 x 8 pixels.*is \[\?, 8, 8, 3\].*width = 8, height = 8"):

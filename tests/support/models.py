@@ -25,6 +25,8 @@ SUFFIXES: dict[str, Format] = {
     ".pbtxt": "graph_def",
     ".jax": "jax",
     ".pt2": "pytorch",
+    ".onnx": "onnx",
+    ".tflite": "tflite",
 }
 
 

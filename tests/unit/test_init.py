@@ -87,6 +87,23 @@ def test_open_sizes_are_said(model: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ((None, 3, 48, 64), ImageSpec(None, 64, 48, scale=(1 / 255,))),
+        ((None, 1, 28, 28), ImageSpec(None, 28, 28, "grey", scale=(1 / 255,))),
+        ((None, 3, None, None), ImageSpec(None, 224, 224, scale=(1 / 255,))),
+        ((None, 3, 48, 3), ImageSpec(None, 48, 3, scale=(1 / 255,))),  # channels last, where both are possible
+        ((None, 3, 12, 64), None),  # attention has as many heads
+    ],
+)
+def test_images_may_have_their_channels_first(
+    shape: tuple[int | None, ...], expected: ImageSpec | None, model: Path
+) -> None:
+    spec, _ = drafted(model, ports([PortInfo("x", "float32", shape)], [CLASSES]))
+    assert spec.image == expected
+
+
+@pytest.mark.parametrize(
     ("feed", "shape"),
     [
         ("mfcc", (None, 64, 64, 1)),

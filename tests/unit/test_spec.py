@@ -28,6 +28,7 @@ from builder.config import (
     Grid,
     ImageSpec,
     LayerSpec,
+    Layout,
     ModelSpec,
     Normalise,
     OutputKind,
@@ -149,6 +150,13 @@ fetch = "y"
             write(tmp_path, '[model]\nsource = "a.pb"\nconfig = "graph.config.pbtxt"\n[[feeds]]\nname = "x"')
         )
         assert spec.source.config == tmp_path / "graph.config.pbtxt"
+
+    @pytest.mark.parametrize("shapes", ["[[1, 3, 4, 5], [1, 3, 6, 7]]", "[[1, 4, 5, 3], [1, 6, 7, 3]]"])
+    def test_images_of_several_sizes(self, tmp_path: Path, shapes: str) -> None:
+        text = f'[model]\nsource = "a.onnx"\n[[feeds]]\nname = "x"\nshapes = {shapes}\n'
+        spec = read_spec(write(tmp_path, text + '[image]\nfeed = "x"\nwidth = 5\nheight = 4\n'))
+        images = [spec.of_variant(variant).image for variant in spec.variants]
+        assert [(image.height, image.width) for image in images if image] == [(4, 5), (6, 7)]
 
     def test_what_windows_editors_write(self, tmp_path: Path) -> None:
         path = tmp_path / "model.toml"
@@ -431,6 +439,7 @@ def specs(draw: st.DrawFn, folder: Path) -> ModelSpec:
             mean=tuple(draw(finite) for _ in range(draw(per_channel))),
             resize=resize,
             antialias=antialias,
+            layout=draw(st.sampled_from([None, *get_args(Layout)])),
             grid=draw(st.sampled_from(get_args(Grid))) if sampled else "half_pixel",
             fit=draw(st.sampled_from(get_args(Fit))),
         )

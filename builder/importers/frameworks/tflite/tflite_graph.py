@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
 from builder.importers.frameworks.graph_values import is_known
+from builder.importers.frameworks.tflite.ops import OPERATORS, REFUSED
 from builder.importers.frameworks.tflite.tflite_integer import INTEGER_OPERATORS
-from builder.importers.frameworks.tflite.tflite_ops import OPERATORS
 from builder.importers.frameworks.tflite.tflite_tensors import Tensor, read_tensor
 
 _OPERATOR_NAMES = {number: name for name, number in vars(schema.BuiltinOperator).items() if isinstance(number, int)}
@@ -75,43 +74,38 @@ class TfliteGraph:
         inputs = [None if i < 0 else tensors[i] for i in operator.inputs]
         outputs = [tensors[i] for i in operator.outputs]
         stored = [None if i < 0 else values[i] for i in operator.inputs]
-        if operator.name in ("IF", "WHILE"):
-            return self._run_branches(operator, stored)
         if not is_known(*stored):
-            return _compute(operator, inputs, outputs, stored)
+            return self._compute(operator, inputs, outputs, stored)
         with jax.ensure_compile_time_eval():
-            return [np.asarray(value) for value in _compute(operator, inputs, outputs, stored)]
+            return [np.asarray(value) for value in self._compute(operator, inputs, outputs, stored)]
 
-    def _run_branches(self, operator: TfliteOperator, values: Sequence[Any]) -> Sequence[Any]:
-        options = operator.options
-        if operator.name == "IF":
-            branches = [
-                lambda number=number: tuple(map(jnp.asarray, self.run(values[1:], number)))
-                for number in (options.thenSubgraphIndex, options.elseSubgraphIndex)
-            ]
-            return list(jax.lax.cond(jnp.reshape(values[0], ()), *branches))
-        return list(
-            jax.lax.while_loop(
-                lambda state: jnp.reshape(self.run(state, options.condSubgraphIndex)[0], ()),
-                lambda state: tuple(map(jnp.asarray, self.run(state, options.bodySubgraphIndex))),
-                tuple(map(jnp.asarray, values)),
-            )
-        )
+    def _compute(
+        self,
+        operator: TfliteOperator,
+        inputs: Sequence[Tensor | None],
+        outputs: Sequence[Tensor],
+        stored: Sequence[Any],
+    ) -> Sequence[Any]:
+        integer = INTEGER_OPERATORS.get(operator.name)
+        if integer is not None and inputs[0] is not None and inputs[0].is_quantised and outputs[0].is_quantised:
+            return [integer(operator.options, inputs, outputs[0], *stored)]
+        entry = OPERATORS.get(("", operator.name))
+        if entry is None:
+            reason = REFUSED.get(operator.name, "it is not supported; `coldforge docs tflite` says which are")
+            raise ImportModelError(f"The operator {operator.name} cannot be read: {reason}.")
+        context = {"outputs": outputs, "run": lambda number, feeds: self.run(feeds, number)}
+        keys = {name: context[name] for name in entry.context}
+        if "run" in keys:
+            return list(_list(entry.compute(operator.options, *stored, **keys)))
+        real = [
+            value if tensor is None else tensor.to_real(value) for tensor, value in zip(inputs, stored, strict=True)
+        ]
+        results = _list(entry.compute(operator.options, *real, **keys))
+        return [tensor.to_stored(_cast(value, tensor)) for tensor, value in zip(outputs, results, strict=False)]
 
 
-def _compute(
-    operator: TfliteOperator, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor], stored: Sequence[Any]
-) -> Sequence[Any]:
-    integer = INTEGER_OPERATORS.get(operator.name)
-    if integer is not None and inputs[0] is not None and inputs[0].is_quantised and outputs[0].is_quantised:
-        return [integer(operator.options, inputs, outputs[0], *stored)]
-    compute = OPERATORS.get(operator.name)
-    if compute is None:
-        raise ImportModelError(f"The operator {operator.name} is not supported; see `coldforge docs onnx`.")
-    real = [value if tensor is None else tensor.to_real(value) for tensor, value in zip(inputs, stored, strict=True)]
-    result = compute(operator.options, *real)
-    results = result if isinstance(result, (tuple, list)) else [result]
-    return [tensor.to_stored(_cast(value, tensor)) for tensor, value in zip(outputs, results, strict=False)]
+def _list(result: Any) -> Sequence[Any]:
+    return result if isinstance(result, (tuple, list)) else [result]
 
 
 def _cast(value: Any, tensor: Tensor) -> Any:
@@ -142,6 +136,7 @@ def _read_subgraph(model: Any, graph: Any) -> TfliteSubgraph:
         name = _OPERATOR_NAMES[max(code.builtinCode, code.deprecatedBuiltinCode)]
         name = (code.customCode or b"").decode() if name == "CUSTOM" else name
         options = item.builtinOptions if item.builtinOptions is not None else item.builtinOptions2
+        options = item.customOptions if options is None else options
         operators.append(TfliteOperator(name, options, tuple(map(int, item.inputs)), tuple(map(int, item.outputs))))
     tensors = tuple(read_tensor(model, tensor) for tensor in graph.tensors)
     return TfliteSubgraph(tensors, tuple(operators), tuple(map(int, graph.inputs)), tuple(map(int, graph.outputs)))

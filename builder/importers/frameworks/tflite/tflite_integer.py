@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from builder.importers.frameworks.tflite.tflite_ops import ACTIVATION_BOUNDS, convolve, convolve_depthwise, flatten_rows
+from builder.importers.frameworks.tflite.fused_activation import ACTIVATION_BOUNDS
+from builder.importers.frameworks.tflite.ops.products import convolve, convolve_depthwise, flatten_rows
 from builder.importers.frameworks.tflite.tflite_tensors import Tensor
 
 

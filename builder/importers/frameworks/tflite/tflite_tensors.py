@@ -90,8 +90,10 @@ def read_tensor(model: Any, tensor: Any) -> Tensor:
     declared = tensor.shapeSignature if tensor.shapeSignature is not None and len(tensor.shapeSignature) else shape
     signature = tuple(None if size < 0 else int(size) for size in declared)
     dtype = DTYPES.get(tensor.type)
-    data = _read_data(model, tensor, name, kind, dtype, shape)
-    return Tensor(name, shape, signature, kind, dtype, data, _read_quantisation(tensor.quantization))
+    data, quantisation = _read_data(model, tensor, name, kind, dtype, shape), _read_quantisation(tensor.quantization)
+    if tensor.isVariable:  # The state of a recurrent layer begins at zero.
+        data = np.full(shape, 0 if quantisation is None else quantisation.zero[0], dtype)
+    return Tensor(name, shape, signature, kind, dtype, data, quantisation)
 
 
 def _read_quantisation(quantisation: Any) -> TensorScale | None:

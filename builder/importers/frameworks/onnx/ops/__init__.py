@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from builder.importers.frameworks.onnx.operator_table import OperatorTable
 from builder.importers.frameworks.onnx.ops import (
     control_flow,
     convolution,
@@ -19,6 +18,7 @@ from builder.importers.frameworks.onnx.ops import (
     shaping,
     signal,
 )
+from builder.importers.frameworks.operator_table import OperatorTable
 
 _FAMILIES = (
     control_flow,

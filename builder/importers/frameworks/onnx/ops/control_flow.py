@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from builder.importers.frameworks.graph_values import Value, is_known, read_int
-from builder.importers.frameworks.onnx.operator_table import OperatorTable
+from builder.importers.frameworks.operator_table import OperatorTable
 
 OPS = OperatorTable()
 

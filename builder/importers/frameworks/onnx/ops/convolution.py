@@ -9,7 +9,6 @@ import numpy as np
 from jax import lax
 
 from builder.importers.frameworks.graph_values import Value, read_ints, spread_channels
-from builder.importers.frameworks.onnx.operator_table import OperatorTable
 from builder.importers.frameworks.onnx.ops.image_sampling import sample_bilinear
 from builder.importers.frameworks.onnx.sliding_window import (
     Window,
@@ -18,6 +17,7 @@ from builder.importers.frameworks.onnx.sliding_window import (
     make_spatial_names,
     read_window,
 )
+from builder.importers.frameworks.operator_table import OperatorTable
 
 OPS = OperatorTable()
 

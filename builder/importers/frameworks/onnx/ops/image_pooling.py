@@ -9,8 +9,8 @@ import numpy as np
 from jax import lax
 
 from builder.importers.frameworks.graph_values import Value, find_lowest, read_ints
-from builder.importers.frameworks.onnx.operator_table import OperatorTable
 from builder.importers.frameworks.onnx.sliding_window import Window, read_window
+from builder.importers.frameworks.operator_table import OperatorTable
 
 OPS = OperatorTable()
 

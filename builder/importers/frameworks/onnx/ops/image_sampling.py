@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from builder.importers.frameworks.graph_values import Value, list_axes, read_array, read_ints
-from builder.importers.frameworks.onnx.operator_table import OperatorTable
+from builder.importers.frameworks.operator_table import OperatorTable
 
 OPS = OperatorTable()
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from builder.importers.frameworks.graph_values import Value, read_array, read_int
-from builder.importers.frameworks.onnx.operator_table import OperatorTable
+from builder.importers.frameworks.operator_table import OperatorTable
 
 OPS = OperatorTable()
 

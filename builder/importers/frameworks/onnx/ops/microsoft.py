@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from builder.importers.frameworks.graph_values import Value, read_array
-from builder.importers.frameworks.onnx.operator_table import OperatorTable
 from builder.importers.frameworks.onnx.ops.convolution import convolve_images
 from builder.importers.frameworks.onnx.ops.elementwise import compute_gelu, hard_sigmoid, leaky_relu
 from builder.importers.frameworks.onnx.ops.image_pooling import average_pool, global_average
@@ -26,6 +25,7 @@ from builder.importers.frameworks.onnx.ops.linear import (
 )
 from builder.importers.frameworks.onnx.ops.normalisation import layer_normalise, normalise_axis, rms_normalise
 from builder.importers.frameworks.onnx.ops.quantised import quantise_dynamically, quantise_linear, restore_linear
+from builder.importers.frameworks.operator_table import OperatorTable
 
 OPS = OperatorTable()
 MICROSOFT = "com.microsoft"

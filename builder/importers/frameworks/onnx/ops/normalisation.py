@@ -13,7 +13,7 @@ from jax import lax
 from onnx import helper
 
 from builder.importers.frameworks.graph_values import Value, spread_channels
-from builder.importers.frameworks.onnx.operator_table import OperatorTable
+from builder.importers.frameworks.operator_table import OperatorTable
 
 OPS = OperatorTable()
 

@@ -9,9 +9,9 @@ import numpy as np
 from onnx import helper
 
 from builder.importers.frameworks.graph_values import Value, spread_channels
-from builder.importers.frameworks.onnx.operator_table import OperatorTable
 from builder.importers.frameworks.onnx.ops.convolution import add_bias, integer_convolution
 from builder.importers.frameworks.onnx.ops.linear import subtract_zero_point
+from builder.importers.frameworks.operator_table import OperatorTable
 
 OPS = OperatorTable()
 

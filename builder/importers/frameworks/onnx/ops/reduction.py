@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from builder.importers.frameworks.graph_values import Value, find_lowest, list_axes, read_int
-from builder.importers.frameworks.onnx.operator_table import OperatorTable
+from builder.importers.frameworks.operator_table import OperatorTable
 
 OPS = OperatorTable()
 

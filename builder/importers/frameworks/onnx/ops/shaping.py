@@ -10,7 +10,7 @@ from jax import lax
 from onnx import helper
 
 from builder.importers.frameworks.graph_values import Value, list_axes, read_array, read_int, read_ints
-from builder.importers.frameworks.onnx.operator_table import OperatorTable
+from builder.importers.frameworks.operator_table import OperatorTable
 
 OPS = OperatorTable()
 

@@ -7,7 +7,7 @@ import numpy as np
 from onnx import helper
 
 from builder.importers.frameworks.graph_values import Value, read_array, read_int
-from builder.importers.frameworks.onnx.operator_table import OperatorTable
+from builder.importers.frameworks.operator_table import OperatorTable
 
 OPS = OperatorTable()
 

@@ -1,4 +1,4 @@
-"""The table that says what an operator of ONNX computes."""
+"""The table that says what an operator of ONNX or LiteRT computes."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-_CONTEXT = frozenset({"opset", "outputs"})
+_CONTEXT = frozenset({"opset", "outputs", "run"})
 
 
 @dataclass(frozen=True)
 class Operator:
-    """A function of the inputs, in order, whose keywords are the operator's attributes.
+    """A function of the inputs, in order, and of the operator's attributes.
 
-    ``context``: those of ``opset`` (the version of the operator's domain that the model names) and ``outputs`` (the
-    number of outputs of the node) that it takes as keywords as well.
+    ``context``: what it takes as keywords of the operator's place in a model. In ONNX these are ``opset`` (the version
+    of the operator's domain that the model names) and ``outputs`` (the number of outputs of the node); in LiteRT
+    ``outputs`` (the tensors of the outputs) and ``run`` (which runs a subgraph by its number).
     """
 
     compute: Callable[..., Any]
@@ -23,7 +24,7 @@ class Operator:
 
 
 class OperatorTable(dict[tuple[str, str], Operator]):
-    """Operators by their domain ("" for ONNX's own) and name."""
+    """Operators by their domain ("" for a format's own) and name."""
 
     def define(self, *names: str, domain: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Return a decorator that enters a function as the operators ``names``."""

@@ -1,0 +1,43 @@
+"""What each operator of LiteRT computes, on real numbers with channels last, a module for each family."""
+
+from __future__ import annotations
+
+from builder.importers.frameworks.operator_table import OperatorTable
+from builder.importers.frameworks.tflite.ops import (
+    aggregation,
+    arrangement,
+    box_selection,
+    lookups,
+    pointwise,
+    products,
+    recurrence,
+    resizing,
+    subgraph_calls,
+    window_pooling,
+)
+
+_FAMILIES = (
+    aggregation,
+    arrangement,
+    box_selection,
+    lookups,
+    pointwise,
+    products,
+    recurrence,
+    resizing,
+    subgraph_calls,
+    window_pooling,
+)
+
+OPERATORS = OperatorTable()
+for _family in _FAMILIES:
+    OPERATORS.update(_family.OPS)
+
+_RANDOM = "it draws random numbers"
+_STRINGS = "it works on strings"
+REFUSED = {
+    "HASHTABLE": _STRINGS, "HASHTABLE_FIND": _STRINGS, "HASHTABLE_IMPORT": _STRINGS, "HASHTABLE_SIZE": _STRINGS,
+    "LSH_PROJECTION": _STRINGS, "SKIP_GRAM": _STRINGS, "MULTINOMIAL": _RANDOM, "RANDOM_STANDARD_NORMAL": _RANDOM,
+    "RANDOM_UNIFORM": _RANDOM, "STABLEHLO_RNG_BIT_GENERATOR": _RANDOM,
+}  # fmt: skip
+"""Builtin operators of LiteRT that are not read, and why."""

@@ -1,0 +1,69 @@
+"""Operators that reduce dimensions: sums, extremes and their positions, running sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from builder.importers.frameworks.graph_values import Value, list_axes, read_int
+from builder.importers.frameworks.operator_table import OperatorTable
+
+OPS = OperatorTable()
+
+_REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "MEAN": jnp.mean, "REDUCE_ALL": jnp.all, "REDUCE_ANY": jnp.any, "REDUCE_MAX": jnp.max, "REDUCE_MIN": jnp.min,
+    "REDUCE_PROD": jnp.prod, "SUM": jnp.sum,
+}  # fmt: skip
+
+
+def _reduce(options: Any, x: Value, axes: Value, function: Callable[..., Any]) -> Value:
+    return function(x, list_axes(axes, np.ndim(x)), keepdims=bool(options.keepDims)).astype(x.dtype)
+
+
+for _name, _reduction in _REDUCTIONS.items():
+    OPS.enter(_name, lambda options, x, axes, _function=_reduction: _reduce(options, x, axes, _function))
+
+
+@OPS.define("ARG_MAX")
+def find_largest(_: Any, x: Value, axis: Value) -> Value:
+    """Return the first position of the largest element along an axis."""
+    return jnp.argmax(x, read_int(axis))
+
+
+@OPS.define("ARG_MIN")
+def find_smallest(_: Any, x: Value, axis: Value) -> Value:
+    """Return the first position of the smallest element along an axis."""
+    return jnp.argmin(x, read_int(axis))
+
+
+@OPS.define("TOPK_V2")
+def find_top(_: Any, x: Value, k: Value) -> Any:
+    """Return the ``k`` largest elements of the last dimension, in order, and their positions."""
+    return tuple(lax.top_k(jnp.asarray(x), read_int(k)))
+
+
+@OPS.define("CUMSUM")
+def add_up(options: Any, x: Value, axis: Value) -> Value:
+    """Return the sums of all elements up to each one along an axis."""
+    where = read_int(axis)
+    values = jnp.flip(x, where) if options.reverse else jnp.asarray(x)
+    result = jnp.cumsum(values, where, dtype=values.dtype)
+    result = result - values if options.exclusive else result
+    return jnp.flip(result, where) if options.reverse else result
+
+
+@OPS.define("L2_NORMALIZATION")
+def normalise_length(options: Any, x: Value) -> Value:
+    """Return ``x`` divided by the length of the vector in its last dimension."""
+    norm = jnp.sqrt(jnp.sum(jnp.square(x), -1, keepdims=True))
+    return x / jnp.maximum(norm, np.float32(1e-6))
+
+
+@OPS.define("RFFT2D")
+def transform_fourier(_: Any, x: Value, sizes: Value) -> Value:
+    """Return the Fourier transform of real images, without the half that follows from it."""
+    return jnp.fft.rfft2(jnp.asarray(x), tuple(np.asarray(sizes).tolist()))

@@ -83,7 +83,7 @@ def write_frozen(
                 port = TensorSpec(name, "float32" if dtype.name in CAST else dtype.name, shapes[name])
                 placeholder = _make_placeholder(port)
                 inputs[tensor] = placeholder if placeholder.dtype == dtype else tf.cast(placeholder, dtype)
-            feeds.append(GraphPort(port, placeholder.name))
+            feeds.append(GraphPort(port, placeholder.name, raw.symbols.get(name, 0)))
         raw_results = _import_graph(source, inputs, tensors)
         results = {}
         for (visible, _), scores in zip(fetches.items(), raw_results, strict=True):

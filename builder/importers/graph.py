@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from builder.base.errors import SandboxError
 from builder.base.records import dump_record, read_record
 from builder.base.tf import tf
-from builder.config.tensor import TensorSpec, integer_limits
+from builder.config.tensor import IndexRange, TensorSpec, integer_limits
 
 MODEL_SCOPE = "model/"
 """The scope of the model's own nodes in graph.pb; ports are under ``feed/`` and ``fetch/``."""
@@ -26,10 +26,21 @@ _LARGEST_PORTS, _LARGEST_TENSOR = 64 << 20, 1 << 40
 
 @dataclass(frozen=True)
 class GraphPort:
-    """A feed or fetch: the tensor the caller sees and the GraphDef tensor ("node:index") behind it."""
+    """A feed or fetch: the tensor the caller sees and the GraphDef tensor ("node:index") behind it.
+
+    ``symbols``: of a feed that is one-hot encoded, the number of its codes.
+    """
 
     spec: TensorSpec
     tensor: str
+    symbols: int = 0
+
+    @property
+    def golden_spec(self) -> TensorSpec:
+        """The feed as golden inputs are drawn for it: all bytes below ``symbols``, where wider integers are 0 or 1."""
+        if not self.symbols:
+            return self.spec
+        return replace(self.spec, dtype="uint8", ranges=(IndexRange(0, 1, 1, 0, min(self.symbols, 256) - 1),))
 
 
 @dataclass(frozen=True)
@@ -173,6 +184,8 @@ def _require_possible_ports(graph: FrozenGraph) -> None:
     """Raise an error for impossible tensors, or unless a fetch of dynamic size precedes its shape, for the runtime."""
     for port in (*graph.feeds, *graph.fetches, *graph.states):
         _require_tensor(port.spec)
+        if not 0 <= port.symbols <= _LARGEST_TENSOR:
+            raise ValueError("symbols")
     if any(port.spec.dynamic for port in (*graph.feeds, *graph.states)):
         raise ValueError("dynamic")
     specs = [port.spec for port in graph.fetches]

@@ -35,6 +35,8 @@ class RawGraph:
     asserts: bool = False  # True if it had assertions, even if they were removed.
     ranges: Mapping[str, tuple[IndexRange, ...]] = field(default_factory=dict)
     """Ranges of indices that cannot be read from the graph, by feed."""
+    symbols: Mapping[str, int] = field(default_factory=dict)
+    """``StableHloProgram.symbols``."""
 
 
 @dataclass(frozen=True)

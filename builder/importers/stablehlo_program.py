@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +32,7 @@ class StableHloProgram:
 
     ``version``: the version of the calling convention of ``XlaCallModule``. ``ports``: the model's ports, with open
     dimensions. ``feeds`` and ``fetches``: the program's inputs and outputs in the same order, all shapes static.
+    ``symbols``: of a feed that the program encodes as one-hot, how many numbers from 0 on it has codes for.
     """
 
     module: bytes
@@ -40,13 +41,14 @@ class StableHloProgram:
     ports: ModelPorts
     feeds: tuple[PortInfo, ...]
     fetches: tuple[PortInfo, ...]
+    symbols: Mapping[str, int] = field(default_factory=dict)
 
     def save(self, folder: Path) -> None:
         """Write the program to ``folder``, from which ``load`` reads it."""
         (folder / _MODULE).write_bytes(self.module)
         save_arrays(folder / _WEIGHTS, self.weights)
         static = asdict(ModelPorts(self.feeds, self.fetches))
-        says = {"version": self.version, "ports": asdict(self.ports), "static": static}
+        says = {"version": self.version, "ports": asdict(self.ports), "static": static, "symbols": self.symbols}
         (folder / _PORTS).write_text(json.dumps(says))
 
     @classmethod
@@ -58,7 +60,9 @@ class StableHloProgram:
             says = json.loads((folder / _PORTS).read_text())
             static = ModelPorts.from_json(says["static"])
             ports, version = ModelPorts.from_json(says["ports"]), int(says["version"])
-            return cls((folder / _MODULE).read_bytes(), version, weights, ports, static.feeds, static.fetches)
+            symbols = {str(name): int(count) for name, count in says.get("symbols", {}).items()}
+            module = (folder / _MODULE).read_bytes()
+            return cls(module, version, weights, ports, static.feeds, static.fetches, symbols)
         except (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
             raise ImportModelError("The process that read the model left no program that can be read.") from error
 
@@ -95,4 +99,5 @@ def _freeze_program(program: StableHloProgram, shapes: Mapping[str, Shape]) -> R
         ranges={
             port.name: (IndexRange(0, 1, 1, 0, max(port.rows, 1) - 1),) for port in program.ports.feeds if port.rows
         },
+        symbols=program.symbols,
     )

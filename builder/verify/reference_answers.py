@@ -91,7 +91,8 @@ def make_golden_file(spec: ModelSpec, graph: FrozenGraph) -> None:
     outputs = list_outputs(spec, tuple(port.spec for port in graph.fetches))
     types, ends = read_graph(graph, reference).feeds, _is_fit_for_ends(graph, reference)
     del reference  # Weights are large.
-    drawn = [replace(feed, dtype="int32") if types.get(feed.name) == WHOLE else feed for feed in feeds]
+    golden = [port.golden_spec for port in graph.feeds]
+    drawn = [replace(feed, dtype="int32") if types.get(feed.name) == WHOLE else feed for feed in golden]
     calls: dict[str, Feeds] = {**dict(_cast_calls(make_cases(spec, drawn), feeds)), **dict(read_examples(graph))}
     if not ends:
         calls.pop(ENDS, None)

@@ -92,9 +92,10 @@ def test_a_network_of_pytorch(torch_models: Path, name: str, tmp_path: Path, mon
     [
         ("pytorch", "torch_operator_cases.py", "49 runs\n"),
         ("pytorch", "torch_index_cases.py", "17 of 17 agree\n"),
+        ("jax", "one_hot_cases.py", "8 run\n"),
         ("onnx", "onnx_operator_cases.py", "42 of 42 agree\n"),
     ],
-    ids=["operators that torchax lacks", "indices of tables", "operators of com.microsoft"],
+    ids=["operators that torchax lacks", "indices of tables", "one-hot encodings", "operators of com.microsoft"],
 )
 def test_cases_agree_with_their_framework(form: Format, script: str, printed_last: str) -> None:
     python = ensure_environment(FRAMEWORKS[form], print) / "bin" / "python"

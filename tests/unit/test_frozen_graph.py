@@ -54,6 +54,9 @@ def feed(change: Callable[[dict[str, Any]], object]) -> Callable[[dict[str, Any]
         lambda ports: ports["fetches"][2]["spec"].update(dtype="int64"),
         lambda ports: ports["fetches"][2]["spec"].update(shape=[1]),
         feed(lambda port: port["spec"].update(ranges=CODE)),
+        feed(lambda port: port.update(symbols=CODE)),
+        feed(lambda port: port.update(symbols=-1)),
+        feed(lambda port: port.update(symbols=1 << 62)),
         *(
             feed(lambda port, key=key, value=value: port["spec"]["ranges"][0].update({key: value}))
             for key, value in [

@@ -10,6 +10,7 @@ import pytest
 
 from builder.config import FeedSpec
 from builder.config.tensor import IndexRange, TensorSpec
+from builder.importers.graph import GraphPort
 from builder.importers.samples.golden_inputs import RANDOM_CASES, make_cases, make_extremes, make_random_values
 from tests.support.hand_model import model_spec
 
@@ -94,6 +95,14 @@ def test_indices_are_whole_numbers_in_their_range(dtype: str) -> None:
     assert set(ends[..., 0].ravel().tolist()) >= {0, 6}
     assert set(ends[..., 2:].ravel().tolist()) >= {low, 2}
     assert found[0].any() == 0
+
+
+@pytest.mark.parametrize("symbols", [2, 7, 257])
+def test_numbers_of_a_one_hot_encoding_are_drawn_from_all_of_them(symbols: int) -> None:
+    port = GraphPort(TensorSpec("ids", "int32", (50, 100)), "feed/ids:0", symbols)
+    found = dict(make_cases(replace(model_spec(), image=None), [port.golden_spec]))
+    assert set(found["random-0"]["ids"].ravel().tolist()) == set(range(min(symbols, 256)))
+    assert replace(port, symbols=0).golden_spec == port.spec
 
 
 def test_the_last_random_case_has_zeros_of_both_signs_among_its_floats() -> None:

@@ -21,6 +21,7 @@ from builder.base.arrays import Array
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
 from builder.importers.frameworks.lapack import replace_lapack
+from builder.importers.frameworks.one_hot_inputs import count_symbols
 from builder.importers.loaded import Shape
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.stablehlo import STABLEHLO
@@ -46,6 +47,7 @@ def make_program(
         with make_ir_context():
             module = refine_polymorphic_shapes(exported.mlir_module(serialized=False))  # This also inlines all calls.
         replace_lapack(module)
+        symbols = count_symbols(_find_main(module), _read_constant)
         weights = hoist_weights(module)
         serialized = serialize_portable_artifact(module, STABLEHLO)
     except Exception as error:
@@ -59,7 +61,13 @@ def make_program(
         ports,
         _make_static(ports.feeds, exported.in_avals),
         _make_static(ports.fetches, exported.out_avals),
+        {ports.feeds[number].name: count for number, count in symbols.items()},
     )
+
+
+def _find_main(module: Any) -> Any:
+    (main,) = (op for op in module.body.operations if op.attributes["sym_name"].value == "main")
+    return main
 
 
 def hoist_weights(module: Any) -> list[Array]:
@@ -67,7 +75,7 @@ def hoist_weights(module: Any) -> list[Array]:
 
     A weight is a constant of at least SMALLEST elements that are not all equal.
     """
-    (main,) = (op for op in module.body.operations if op.attributes["sym_name"].value == "main")
+    main = _find_main(module)
     block = main.regions[0].blocks[0]
     with module.context, ir.Location.unknown(module.context) as nowhere:
         weights = [(op, value) for op in list(block.operations) if (value := _read_weight(op.operation)) is not None]
@@ -84,6 +92,12 @@ def hoist_weights(module: Any) -> list[Array]:
 
 
 def _read_weight(op: Any) -> Array | None:
+    values = _read_constant(op)
+    return values if values is not None and values.size >= SMALLEST else None
+
+
+def _read_constant(op: Any) -> Array | None:
+    """Return the elements of a constant; None if they are all equal or of a type that is not in ``_DTYPES``."""
     if op.name != _CONSTANT:
         return None
     kind = ir.ShapedType(op.results[0].type)
@@ -91,7 +105,7 @@ def _read_weight(op: Any) -> Array | None:
     if dtype is None:  # The binding has no name for complex attributes.
         return None
     dense = op.attributes["value"]
-    if not isinstance(dense, ir.DenseElementsAttr) or dense.is_splat or len(dense) < SMALLEST:
+    if not isinstance(dense, ir.DenseElementsAttr) or dense.is_splat:
         return None
     return np.array(dense, dtype).reshape(kind.shape)
 

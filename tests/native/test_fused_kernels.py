@@ -105,8 +105,8 @@ def layers(draw: st.DrawFn) -> Case:
 @st.composite
 def winograd_layers(draw: st.DrawFn) -> Case:
     out = (draw(st.integers(1, 14)), draw(st.integers(1, 14)))
-    channels = draw(st.sampled_from([16, 32, 48, 144, 272]))
-    outer = draw(st.sampled_from([16, 32, 48, 80]))
+    channels = draw(st.sampled_from([16, 20, 32, 44, 48, 132, 144, 272]))
+    outer = draw(st.sampled_from([1, 9, 16, 24, 32, 40, 48, 57, 80]))
     padding = draw(st.sampled_from([(1, 1, 1, 1), (0, 0, 0, 0), (2, 1, 0, 1)]))
     size = (out[0] + 2 - padding[0] - padding[2], out[1] + 2 - padding[1] - padding[3])
     assume(size[0] > 0 and size[1] > 0)
@@ -500,7 +500,8 @@ def test_packing_by_hand() -> None:
     ("shape", "algorithm", "groups", "message"),
     [
         ((3, 3, 2, 4), "depthwise", 2, "one input channel"),
-        ((3, 3, 8, 16), "winograd4", 1, "multiples of 16"),
+        ((3, 3, 8, 16), "winograd4", 1, "input channels"),
+        ((3, 3, 18, 16), "winograd4", 1, "input channels"),
         ((1, 1, 2, 5), "direct", 2, "do not divide"),
         ((33, 33, 1, 1), "direct", 1, "taps"),
     ],

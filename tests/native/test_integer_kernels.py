@@ -168,7 +168,7 @@ def tiled_layers(draw: st.DrawFn) -> Case:
     padding = draw(st.sampled_from([(1, 1, 1, 1), (0, 0, 0, 0), (2, 1, 0, 1)]))
     size = (out[0] + 2 - padding[0] - padding[2], out[1] + 2 - padding[1] - padding[3])
     assume(size[0] > 0 and size[1] > 0)
-    channels, outer = draw(st.sampled_from([16, 32, 48, 144, 272])), draw(st.sampled_from([16, 32, 48, 80]))
+    channels, outer = draw(st.sampled_from([16, 20, 32, 44, 144, 272])), draw(st.sampled_from([3, 16, 24, 32, 48, 80]))
     return Case(
         Geometry(draw(st.integers(1, 2)), channels, out, outer, (3, 3)),
         "integer_winograd4",

@@ -121,8 +121,8 @@ class Interpreter:
         if step.algorithm == "depthwise":
             return flat.reshape(height, width, 1, -1)[..., : shape.out_channels]
         if step.algorithm.startswith("winograd"):
-            panels = flat.reshape(shape.out_channels // PANEL, inner, 9, PANEL)
-            return panels.transpose(2, 1, 0, 3).reshape(3, 3, inner, shape.out_channels)
+            panels = flat.reshape(-1, inner, 9, PANEL).transpose(2, 1, 0, 3)
+            return panels.reshape(3, 3, inner, -1)[..., : shape.out_channels]
         if step.algorithm == "thin":
             outer, found, at = shape.out_channels // shape.groups, [], 0
             tiles = -(-outer // THIN_CHANNELS)

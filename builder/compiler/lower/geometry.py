@@ -18,6 +18,14 @@ THIN_CHANNELS = 8
 """CF_THIN_CHANNELS in runtime/fused/thin.h."""
 
 
+def are_winograd_channels(in_channels: int) -> bool:
+    """Return whether the Winograd kernels take so many input channels: at least a vector, and a multiple of four.
+
+    These are the most lanes of a vector, and CF_FEW_TILES_KC in runtime/fused/winograd.h.
+    """
+    return in_channels >= 16 and in_channels % 4 == 0
+
+
 def count_flop(outputs: int, k: int) -> int:
     """Count the floating-point operations of ``outputs`` sums of ``k`` products each; a multiply-add counts as two."""
     return 2 * outputs * k
@@ -69,7 +77,7 @@ class Geometry:
     def winograd(self) -> bool:
         """True if the Winograd kernels can run it."""
         unit = self.kernel_size == (3, 3) and self.stride == self.dilation == (1, 1) and self.groups == 1
-        return unit and self.in_channels % 16 == 0 and self.out_channels % 16 == 0
+        return unit and are_winograd_channels(self.in_channels)
 
     @property
     def thin(self) -> bool:

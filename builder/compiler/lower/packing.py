@@ -8,7 +8,8 @@ The layouts are those that builder/runtime/fused/ reads; one layout serves every
   zero-padded in both kinds of channels;
 - thin: float32, tiles of at most 8 output channels of a group, all about equally wide: ``[KH * KW][C / groups][width]``
   for each, nothing padded;
-- winograd2 and winograd4: not transformed, ``[OC / 16][C][9][16]``; the kernel transforms a block when it needs it.
+- winograd2 and winograd4: not transformed, ``[ceil(OC / 16)][C][9][16]``, zero-padded; the kernel transforms a
+  block when it needs it.
 
 Weights of the other algorithms than depthwise, thin and integer may be of any type; see compress.py.
 """
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from builder.compiler.lower.compress import encode_numbers
 from builder.compiler.lower.costs import estimate_cost
-from builder.compiler.lower.geometry import MAX_SUM, THIN_CHANNELS, Algorithm, Geometry
+from builder.compiler.lower.geometry import MAX_SUM, THIN_CHANNELS, Algorithm, Geometry, are_winograd_channels
 from builder.config.schema import WeightType
 
 WINOGRAD: tuple[Algorithm, ...] = ("winograd2", "winograd4")
@@ -169,9 +170,9 @@ def pack_layer(
         parts = [np.split(grouped[:, :, group], cut, axis=-1) for group in range(groups)]
         return b"".join(np.ascontiguousarray(tile).tobytes() for group in parts for tile in group)
     if algorithm in WINOGRAD:
-        if (height, width) != (3, 3) or groups != 1 or inner % 16 or outer % 16:
-            raise ValueError("Winograd takes 3x3 weights, one group, and channels in multiples of 16")
-        panels = weights.reshape(9, inner, outer // PANEL, PANEL)
+        if (height, width) != (3, 3) or groups != 1 or not are_winograd_channels(inner):
+            raise ValueError("Winograd takes 3x3 weights, one group, and 16, 20, 24 ... input channels")
+        panels = _pad_last_axis(weights).reshape(9, inner, -1, PANEL)
         return encode_numbers(panels.transpose(2, 1, 0, 3), kind)
     if algorithm in INTEGER:
         if kind != "int8" or groups != 1:

@@ -143,7 +143,8 @@ INLINE void transform_input_tile(const int size, const cf_tile_input form, const
     /* The last tiles reach past the halo. What they read there is zero, and goes into outputs that are not stored. */
     const int64_t rows = min64(side, layer->out[0] + 2 - row), columns = min64(side, layer->out[1] + 2 - column);
     float *to = w->input + tile * w->row;
-    for (int64_t c = 0; c < layer->in_channels; c += CF_LANES) {
+    for (int64_t begin = 0; begin < layer->in_channels; begin += CF_LANES) {
+        const int64_t c = min64(begin, layer->in_channels - CF_LANES); /* the last may overlap that before */
         vec d[MOST * MOST];
         if (rows == side && columns == side) {
             UNROLL for (int y = 0; y < side; y++) {
@@ -361,7 +362,8 @@ static void few_tiles_task(void *argument, int64_t panel, uint32_t thread) {
         transform_weights(w, panel, k, CF_FEW_TILES_KC, u);
         multiply_few_tiles(w, k, u, m, ahead);
     }
-    for (int64_t t = 0; t < w->count; t++) transform_output(w, t, m + t * CF_PANEL, channel, CF_PANEL);
+    const int64_t channels = min64(CF_PANEL, w->layer->out_channels - channel);
+    for (int64_t t = 0; t < w->count; t++) transform_output(w, t, m + t * CF_PANEL, channel, channels);
 }
 
 static __attribute__((noinline)) void winograd_task(void *argument, int64_t task, uint32_t thread) {
@@ -374,13 +376,13 @@ static __attribute__((noinline)) void winograd_task(void *argument, int64_t task
     float *u = w->threads + (int64_t)thread * w->thread_scratch, *m = u + w->points * w->plane_u;
     for (int64_t k = 0; k < in_channels; k += w->kc) {
         const int64_t kc = min64(w->kc, in_channels - k);
-        for (int64_t p = 0; p < channels / CF_PANEL; p++) {
+        for (int64_t p = 0; p < ceil_div(channels, CF_PANEL); p++) {
             transform_weights(w, channel / CF_PANEL + p, k, kc, u + p * w->panel_u);
         }
         for (int64_t at = from; at < to; at += w->mc) {
             const int64_t count = min64(w->mc, to - at);
             const float *next = at == from ? next_weights(w, channel, k, kc) : NULL;
-            gemm_points(w, at, count, k, kc, u, m, channels < CF_NR, next);
+            gemm_points(w, at, count, k, kc, u, m, channels <= CF_NR / 2, next);
             if (k + kc < in_channels) continue;
             for (int64_t t = 0; t < count; t++) {
                 transform_output(w, w->first + at + t, m + t * CF_NR, channel, channels);
@@ -427,7 +429,7 @@ static void run_winograd(cf_context *context, const cf_layer *layer, const cf_la
         w.plane_u = odd_lines(CF_FEW_TILES_KC * CF_PANEL);
         w.plane_m = CF_FEW_TILES * CF_PANEL;
         run_with_halos(context, halos, threads, ceil_div(tiles, CF_TASK_TILES), transform_input_task, &w);
-        cf_parallel_for(context, layer->out_channels / CF_PANEL, few_tiles_task, &w);
+        cf_parallel_for(context, ceil_div(layer->out_channels, CF_PANEL), few_tiles_task, &w);
         return;
     }
     /* Where there are tiles enough, each thread has its own, so that transformed inputs are in its cache. To transform

@@ -17,6 +17,7 @@ from builder.config import ModelSpec, Variant, to_json
 from builder.importers.frameworks import framework_jobs, framework_model
 from builder.importers.frameworks.framework_environment import FRAMEWORKS, Framework, framework_sandbox
 from builder.importers.graph import FrozenGraph
+from builder.importers.onnx_data import list_source_files
 from builder.pipeline.compute_answers import make_answers_error
 from builder.pipeline.workspace import Workspace
 from builder.verify import framework_answers as own
@@ -38,7 +39,7 @@ def convert_model(ws: Workspace, spec: ModelSpec, model: Path, variant: Variant,
     return ws.build_stage(
         "convert",
         f"{framework.name}'s own export to a StableHLO program{named}",
-        compute_digest(to_json(spec), model, HOME / "requirements" / framework.lock),
+        compute_digest(to_json(spec), *list_source_files(spec.source, model), HOME / "requirements" / framework.lock),
         functools.partial(convert_program, ws, spec, model),
         variant.suffix,
     )
@@ -46,8 +47,9 @@ def convert_model(ws: Workspace, spec: ModelSpec, model: Path, variant: Variant,
 
 def convert_program(ws: Workspace, spec: ModelSpec, model: Path, folder: Path) -> None:
     """Write the program of ``model`` into ``folder``. Raises ImportModelError, EnvironmentSetupError."""
+    reads = list_source_files(spec.source, model)
     _for_framework(ws, spec).run_sandboxed(
-        framework_jobs.convert_model, spec, model, folder=folder, reads=[model], failed=make_import_error
+        framework_jobs.convert_model, spec, model, folder=folder, reads=reads, failed=make_import_error
     )
 
 
@@ -61,8 +63,9 @@ def answer_by_framework(ws: Workspace, spec: ModelSpec, model: Path, folder: Pat
         return
     graph = FrozenGraph.load(folder)
     ws.run_sandboxed(own.write_program_inputs, graph, folder, folder=folder, reads=[folder], failed=make_answers_error)
+    reads = list_source_files(spec.source, model)
     _for_framework(ws, spec).run_sandboxed(
-        framework_jobs.answer_cases, spec, model, folder=folder, reads=[model], failed=make_import_error
+        framework_jobs.answer_cases, spec, model, folder=folder, reads=reads, failed=make_import_error
     )
     arguments = spec, graph, folder, framework.name
     ws.run_sandboxed(own.adopt_answers, *arguments, folder=folder, reads=[folder], failed=make_answers_error)

@@ -22,6 +22,7 @@ from builder.importers.frameworks.framework_environment import FRAMEWORKS, frame
 from builder.importers.graph import FrozenGraph
 from builder.importers.model_description import describe_model
 from builder.importers.model_import import import_model
+from builder.importers.onnx_data import list_source_files
 from builder.importers.ports import ModelPorts
 from builder.importers.spec_checks import require_variants
 from builder.importers.text import needs_package
@@ -85,7 +86,7 @@ def make_model_describer(
         if source.format in FRAMEWORKS:
             own, job = framework_sandbox(sandbox, source.format, say), functools.partial(framework_jobs.describe_ports)
         with tempfile.TemporaryDirectory(prefix="coldforge-describe-") as folder:
-            reads = [path, *filter(None, [source.weights])]
+            reads = [*list_source_files(source, path), *filter(None, [source.weights])]
             done = own.run(job, source, path, folder=Path(folder), reads=reads, failed=make_import_error)
         return ModelPorts.from_json(done.value)
 

@@ -14,6 +14,7 @@ from builder.base.cache import code_digest, compute_digest, content_digest, plac
 from builder.base.files import replace_folder
 from builder.compiler.audit import require_portable as require_audit
 from builder.config import ModelSpec, Source
+from builder.importers.onnx_data import list_source_files
 from builder.importers.strings.string_ops import join_recipes
 from builder.importers.text import needs_package, prepare_tokenizer
 from builder.package.bundle import LAYER_MANIFEST, LIBRARY, Bundle
@@ -86,7 +87,10 @@ def list_model_materials(source: Source, path: Path, cache: Path) -> Iterator[Ma
     if source.archived:
         yield Material("archive of the trained model", fetched_digest(source, cache), uri)
         uri = ""
-    yield Material(f"trained model {path.name}", content_digest(path), uri)
+    model, *data = list_source_files(source, path)
+    yield Material(f"trained model {model.name}", content_digest(model), uri)
+    for file in data:
+        yield Material(f"weights {file.name}", content_digest(file))
 
 
 def _list_package_materials(lock: Path, versions: Mapping[str, str]) -> Iterator[Material]:

@@ -1,6 +1,7 @@
-"""A model as one StableHLO program and its weights, as the processes of JAX and PyTorch write it to a folder.
+"""A model as one StableHLO program and its weights, as the processes of other frameworks write it to a folder.
 
-In the graph, the program is one op, ``XlaCallModule``, whose arguments are the feeds and then the weights.
+In the graph, the program is one op, ``XlaCallModule``, whose arguments are the feeds, the states and then the weights.
+A state is a variable, which the graph reads before the program runs and writes after it.
 """
 
 from __future__ import annotations
@@ -19,19 +20,21 @@ from builder.base.tf import import_tensorflow, tf
 from builder.config.tensor import IndexRange
 from builder.importers.loaded import LoadedModel, RawGraph, Shape
 from builder.importers.ports import ModelPorts, PortInfo
+from builder.importers.variables_state import Variable
 
 NODE = "program"
 """The graph's node with the program."""
 
-_MODULE, _WEIGHTS, _PORTS = "program.mlir", "weights.npz", "ports.json"
+_MODULE, _WEIGHTS, _STATES, _PORTS = "program.mlir", "weights.npz", "states.npz", "ports.json"
 
 
 @dataclass(frozen=True)
 class StableHloProgram:
-    """A StableHLO program in portable bytecode, ``module``, whose ``main`` takes the feeds and then ``weights``.
+    """A StableHLO program in portable bytecode, ``module``, whose ``main`` takes the feeds, ``states`` and ``weights``.
 
-    ``version``: the version of the calling convention of ``XlaCallModule``. ``ports``: the model's ports, with open
-    dimensions. ``feeds`` and ``fetches``: the program's inputs and outputs in the same order, all shapes static.
+    It gives the fetches and then the new states; ``states`` has the values at first. ``version``: the version of the
+    calling convention of ``XlaCallModule``. ``ports``: the model's ports, with open dimensions. ``feeds`` and
+    ``fetches``: the program's inputs and outputs in the same order, all shapes static.
     ``symbols``: of a feed that the program encodes as one-hot, how many numbers from 0 on it has codes for.
     """
 
@@ -42,11 +45,13 @@ class StableHloProgram:
     feeds: tuple[PortInfo, ...]
     fetches: tuple[PortInfo, ...]
     symbols: Mapping[str, int] = field(default_factory=dict)
+    states: Mapping[str, Array] = field(default_factory=dict)
 
     def save(self, folder: Path) -> None:
         """Write the program to ``folder``, from which ``load`` reads it."""
         (folder / _MODULE).write_bytes(self.module)
         save_arrays(folder / _WEIGHTS, self.weights)
+        save_arrays(folder / _STATES, self.states)
         static = asdict(ModelPorts(self.feeds, self.fetches))
         says = {"version": self.version, "ports": asdict(self.ports), "static": static, "symbols": self.symbols}
         (folder / _PORTS).write_text(json.dumps(says))
@@ -55,16 +60,20 @@ class StableHloProgram:
     def load(cls, folder: Path) -> StableHloProgram:
         """Read a program that ``save`` wrote in another process, or raise ImportModelError if it is invalid."""
         try:
-            with np.load(folder / _WEIGHTS, allow_pickle=False) as file:
-                weights = {name: file[name] for name in file.files}
+            weights, states = (_load_arrays(folder / name) for name in (_WEIGHTS, _STATES))
             says = json.loads((folder / _PORTS).read_text())
             static = ModelPorts.from_json(says["static"])
             ports, version = ModelPorts.from_json(says["ports"]), int(says["version"])
             symbols = {str(name): int(count) for name, count in says.get("symbols", {}).items()}
             module = (folder / _MODULE).read_bytes()
-            return cls(module, version, weights, ports, static.feeds, static.fetches, symbols)
+            return cls(module, version, weights, ports, static.feeds, static.fetches, symbols, states)
         except (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
             raise ImportModelError("The process that read the model left no program that can be read.") from error
+
+
+def _load_arrays(path: Path) -> dict[str, Array]:
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
 
 
 def open_program(folder: Path) -> LoadedModel:
@@ -82,20 +91,28 @@ def _freeze_program(program: StableHloProgram, shapes: Mapping[str, Shape]) -> R
     with tf.Graph().as_default() as graph:
         weights = [tf.constant(value, name=f"weight_{i}") for i, value in enumerate(program.weights.values())]
         feeds = [tf.compat.v1.placeholder(p.dtype, p.shape, f"feed_{i}") for i, p in enumerate(program.feeds)]
+        first = list(program.states.values())
+        states = [tf.raw_ops.VarHandleOp(dtype=v.dtype, shape=v.shape, name=f"state_{i}") for i, v in enumerate(first)]
+        values = [tf.raw_ops.ReadVariableOp(resource=h, dtype=v.dtype) for h, v in zip(states, first, strict=True)]
         results = xla_call_module(
-            args=[*feeds, *weights],
+            args=[*feeds, *values, *weights],
             version=program.version,
             module=program.module,
-            Sout=[port.shape for port in program.fetches],
-            Tout=[port.dtype for port in program.fetches],
+            Sout=[*(port.shape for port in program.fetches), *(value.shape for value in first)],
+            Tout=[*(port.dtype for port in program.fetches), *(value.dtype for value in first)],
             platforms=["CPU"],
             name=NODE,
         )
+        new = results[len(program.fetches) :]
+        writes = [tf.raw_ops.AssignVariableOp(resource=h, value=v) for h, v in zip(states, new, strict=True)]
+        with tf.control_dependencies(writes):
+            fetches = [tf.identity(value) for value in results[: len(program.fetches)]]
     return RawGraph(
         graph.as_graph_def(),
         {port.name: tensor.name for port, tensor in zip(program.feeds, feeds, strict=True)},
-        {port.name: tensor.name for port, tensor in zip(program.fetches, results, strict=True)},
+        {port.name: tensor.name for port, tensor in zip(program.fetches, fetches, strict=True)},
         {tensor.op.name: name for tensor, name in zip(weights, program.weights, strict=True)},
+        {h.op.name: Variable(*state) for h, state in zip(states, program.states.items(), strict=True)},
         ranges={
             port.name: (IndexRange(0, 1, 1, 0, max(port.rows, 1) - 1),) for port in program.ports.feeds if port.rows
         },

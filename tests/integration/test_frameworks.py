@@ -110,8 +110,15 @@ def test_a_network_of_onnx(
         ("pytorch", "torch_index_cases.py", "17 of 17 agree\n"),
         ("jax", "one_hot_cases.py", "8 run\n"),
         ("onnx", "onnx_operator_cases.py", "42 of 42 agree\n"),
+        ("tflite", "tflite_state_cases.py", "3 of 3 agree\n"),
     ],
-    ids=["operators that torchax lacks", "indices of tables", "one-hot encodings", "operators of com.microsoft"],
+    ids=[
+        "operators that torchax lacks",
+        "indices of tables",
+        "one-hot encodings",
+        "operators of com.microsoft",
+        "states",
+    ],
 )
 def test_cases_agree_with_their_framework(form: Format, script: str, printed_last: str) -> None:
     python = ensure_environment(FRAMEWORKS[form], print) / "bin" / "python"

@@ -164,3 +164,57 @@ def test_a_case_without_an_answer(imported: tuple[ModelSpec, FrozenGraph], tmp_p
     save_arrays(tmp_path / framework_answers.ANSWERED, answers)
     with pytest.raises(VerifyError, match="JAX has no answer to the golden inputs random-1"):
         framework_answers.adopt_answers(spec, graph, tmp_path, "JAX")
+
+
+SUM = """
+module {
+  func.func public @main(%x: tensor<1x4xf32>, %s: tensor<1x4xf32>) -> (tensor<1x4xf32>, tensor<1x4xf32>) {
+    %0 = stablehlo.add %x, %s : tensor<1x4xf32>
+    return %0, %0 : tensor<1x4xf32>, tensor<1x4xf32>
+  }
+}
+"""
+
+
+@pytest.fixture
+def summing(tmp_path: Path) -> tuple[ModelSpec, FrozenGraph]:
+    """A program that adds each input to a state, which is 1, 2, 3, 4 at first, and TensorFlow's golden answers."""
+    import_tensorflow()
+    from tensorflow.compiler.mlir.stablehlo import stablehlo
+
+    module = stablehlo.serialize_portable_artifact_str(SUM, STABLEHLO)
+    feeds, fetches = (PortInfo("x", "float32", (1, 4)),), (PortInfo("y", "float32", (1, 4)),)
+    states = {"layer/total": np.array([[1, 2, 3, 4]], np.float32)}
+    ports = ModelPorts(feeds, fetches)
+    StableHloProgram(module, CALLING_CONVENTION, {}, ports, feeds, fetches, states=states).save(tmp_path)
+    spec = spec_for(tmp_path / "model.jax")
+    graph = freeze_model(open_program(tmp_path), spec, tmp_path / "import")
+    reference_answers.make_golden_file(spec, graph)
+    return spec, graph
+
+
+def test_states_of_a_program_last_from_call_to_call(summing: tuple[ModelSpec, FrozenGraph]) -> None:
+    _, graph = summing
+    assert [state.spec.name for state in graph.states] == ["layer/total"]
+    total = np.array([[1, 2, 3, 4]], np.float32)
+    with GoldenFile.open(graph.golden_path) as golden:
+        for case in golden.cases:
+            total = total + golden.read_feed(case, "x")
+            np.testing.assert_array_equal(golden.read_fetch(case, "y"), total)
+
+
+def test_answers_after_one_that_judges_nothing(summing: tuple[ModelSpec, FrozenGraph], tmp_path: Path) -> None:
+    """The golden inputs of a model with states are one sequence of calls, so that it ends there."""
+    spec, graph = summing
+    framework_answers.write_program_inputs(graph, tmp_path)
+    total, answers = np.array([[1, 2, 3, 4]], np.float32), {}
+    with np.load(tmp_path / framework_answers.ASKED) as asked:
+        keys = list(asked.files)
+        for key in keys:
+            answers[key] = total = total + asked[key]
+    answers[keys[3]] = answers[keys[3]] + np.float32(1e-3)
+    save_arrays(tmp_path / framework_answers.ANSWERED, answers)
+    framework_answers.adopt_answers(spec, graph, tmp_path, "LiteRT")
+    with GoldenFile.open(graph.golden_path) as golden:
+        assert [f"{case}/0" for case in golden.cases] == keys[:3]
+        assert set(golden.undecided) == {key.removesuffix("/0") for key in keys[3:]}

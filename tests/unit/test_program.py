@@ -28,15 +28,18 @@ PROGRAM = StableHloProgram(
     ModelPorts((PortInfo("x", "float32", (None, 2)),), (PortInfo("y", "float32", (None, 3)),)),
     (PortInfo("x", "float32", (4, 2)),),
     (PortInfo("y", "float32", (4, 3)),),
+    states={"block/total": np.ones((2, 3), np.int8)},
 )
 
 
 def test_a_program_comes_back_as_it_was(tmp_path: Path) -> None:
     PROGRAM.save(tmp_path)
     found = StableHloProgram.load(tmp_path)
-    assert dataclasses.replace(found, weights={}) == dataclasses.replace(PROGRAM, weights={})
-    assert found.weights.keys() == PROGRAM.weights.keys()
-    assert np.array_equal(found.weights["weight_0"], PROGRAM.weights["weight_0"])
+    plain = {"weights": {}, "states": {}}
+    assert dataclasses.replace(found, **plain) == dataclasses.replace(PROGRAM, **plain)
+    for ours, theirs in ((found.weights, PROGRAM.weights), (found.states, PROGRAM.states)):
+        assert ours.keys() == theirs.keys()
+        assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
     assert open_program(tmp_path).ports == PROGRAM.ports
 
 
@@ -47,7 +50,7 @@ def test_a_file_that_the_other_process_did_not_write(tmp_path: Path) -> None:
         StableHloProgram.load(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["weights.npz", "ports.json"])
+@pytest.mark.parametrize("name", ["weights.npz", "states.npz", "ports.json"])
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\x80\x05.", b"PK\x03\x04", b"\x93NUMPY"])
 def test_what_the_other_process_should_not_have_written(tmp_path: Path, name: str, content: bytes) -> None:
     PROGRAM.save(tmp_path)

@@ -32,13 +32,15 @@ def convert_model(spec: ModelSpec, path: Path) -> None:
     model = _open_fixed(spec, path)
     shapes = pin_shapes(model.ports, drop_constants(spec))
     function = model.make_function()
-    make_program(make_channels_last(function) if model.channels_first else function, model.ports, shapes).save(
-        Path.cwd()
-    )
+    function = make_channels_last(function) if model.channels_first else function
+    make_program(function, model.ports, shapes, model.states).save(Path.cwd())
 
 
 def answer_cases(spec: ModelSpec, path: Path) -> None:
-    """Answer the file ASKED of the current folder in a file ANSWERED. A case that the framework refuses is left out."""
+    """Answer the file ASKED of the current folder in a file ANSWERED, case by case in the file's order.
+
+    A case that the framework refuses is left out.
+    """
     model = _open_fixed(spec, path)
     save_cases(
         Path(ANSWERED), {case: _answer_or_skip(model, feeds, case) for case, feeds in load_cases(Path(ASKED)).items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,15 @@ class FrameworkModel:
     """A model; ``make_function`` makes a JAX function from the feeds to the fetches, in the order of ``ports``.
 
     ``answer`` does the same with arrays, run by the framework itself. ``channels_first``: whether the format's images
-    have their channels first.
+    have their channels first. ``states``: what the model keeps from one call to the next, with the values at first. The
+    function takes them after the feeds and gives the new ones after the fetches; ``answer`` keeps its own.
     """
 
     ports: ModelPorts
     make_function: Callable[[], Callable[..., Sequence[Any]]]
     answer: Callable[[Sequence[Array]], Sequence[Array]]
     channels_first: bool = False
+    states: Mapping[str, Array] = field(default_factory=dict)
 
     def fix_feeds(self, values: Mapping[str, Array]) -> FrameworkModel:
         """Return the model without the inputs of ``values``, which always have these values."""
@@ -37,7 +39,7 @@ class FrameworkModel:
 
         def fill(feeds: Sequence[Any]) -> list[Any]:
             rest = iter(feeds)
-            return [values[port.name] if port.name in values else next(rest) for port in self.ports.feeds]
+            return [*(values[port.name] if port.name in values else next(rest) for port in self.ports.feeds), *rest]
 
         def make_function() -> Callable[..., Sequence[Any]]:
             function = self.make_function()

@@ -35,13 +35,14 @@ _CONSTANT = "stablehlo.constant"
 
 
 def make_program(
-    function: Callable[..., Sequence[Any]], ports: ModelPorts, shapes: Mapping[str, Shape]
+    function: Callable[..., Sequence[Any]], ports: ModelPorts, shapes: Mapping[str, Shape], states: Mapping[str, Array]
 ) -> StableHloProgram:
-    """Return the program of ``function``, which has the ``ports``, for feeds of ``shapes``.
+    """Return the program of ``function``, which has the ``ports`` and ``states``, for feeds of ``shapes``.
 
     Raises ImportModelError if the function does not accept them.
     """
     feeds = [jax.ShapeDtypeStruct(shapes[port.name], port.dtype) for port in ports.feeds]
+    feeds += [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in states.values()]
     try:
         exported = export.export(jax.jit(function, keep_unused=True), platforms=["cpu"])(*feeds)
         with make_ir_context():
@@ -61,7 +62,8 @@ def make_program(
         ports,
         _make_static(ports.feeds, exported.in_avals),
         _make_static(ports.fetches, exported.out_avals),
-        {ports.feeds[number].name: count for number, count in symbols.items()},
+        {port.name: symbols[number] for number, port in enumerate(ports.feeds) if number in symbols},
+        states,
     )
 
 
@@ -111,4 +113,5 @@ def _read_constant(op: Any) -> Array | None:
 
 
 def _make_static(ports: Sequence[PortInfo], avals: Sequence[Any]) -> tuple[PortInfo, ...]:
-    return tuple(PortInfo(p.name, str(a.dtype), tuple(map(int, a.shape))) for p, a in zip(ports, avals, strict=True))
+    static = zip(ports, avals, strict=False)  # The states come after the ports.
+    return tuple(PortInfo(port.name, str(aval.dtype), tuple(map(int, aval.shape))) for port, aval in static)

@@ -2,12 +2,14 @@
 
 Tensors hold what they hold in LiteRT, so a quantised one is an array of integers. An operator of ``INTEGER_OPERATORS``
 computes with these; any other one gets the numbers that they stand for, and its result is rounded to the grid of its
-output. What is known when the model is converted is a NumPy array and is computed here.
+output. What is known when the model is converted is a NumPy array and is computed here. A resource is the name of a
+variable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +25,8 @@ from builder.importers.frameworks.tflite.tflite_integer import INTEGER_OPERATORS
 from builder.importers.frameworks.tflite.tflite_tensors import Tensor, read_tensor
 
 _OPERATOR_NAMES = {number: name for name, number in vars(schema.BuiltinOperator).items() if isinstance(number, int)}
+
+_VARIABLE_OPERATORS = ("READ_VARIABLE", "ASSIGN_VARIABLE")
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,14 +55,17 @@ class TfliteGraph:
 
     subgraphs: tuple[TfliteSubgraph, ...]
 
-    def run(self, feeds: Sequence[Any], number: int = 0) -> list[Any]:
-        """Return the outputs of subgraph ``number`` for ``feeds``. Raises ImportModelError."""
+    def run(self, feeds: Sequence[Any], variables: dict[str, Any], number: int = 0) -> list[Any]:
+        """Return the outputs of subgraph ``number`` for ``feeds``; what it writes is in ``variables`` then.
+
+        Raises ImportModelError.
+        """
         graph = self.subgraphs[number]
         values: dict[int, Any] = {i: tensor.data for i, tensor in enumerate(graph.tensors) if tensor.data is not None}
         values |= dict(zip(graph.inputs, feeds, strict=True))
         for operator in graph.operators:
             try:
-                results = self._run_operator(operator, graph.tensors, values)
+                results = self._run_operator(operator, graph.tensors, values, variables)
             except ImportModelError:
                 raise
             except Exception as error:
@@ -68,16 +75,59 @@ class TfliteGraph:
             values |= dict(zip(operator.outputs, results, strict=False))
         return [values[i] for i in graph.outputs]
 
+    def read_variables(self, number: int) -> dict[str, Any]:
+        """Return the values that variables have before the first run of subgraph ``number``, by name."""
+        variables: dict[str, Any] = {}
+        for operator in self.subgraphs[number].operators:
+            if operator.name == "CALL_ONCE":
+                self.run((), variables, operator.options.initSubgraphIndex)
+        return variables
+
+    def list_written(self, number: int) -> set[str]:
+        """Return the names of the variables that subgraph ``number`` writes; all, if it writes in a branch or loop."""
+        operators = self.subgraphs[number].operators
+        if any(self._have_variables(_list_called(item), ("ASSIGN_VARIABLE",)) for item in operators):
+            return set(self.read_variables(number))
+        handles = {item.outputs[0]: _name_variable(item) for item in operators if item.name == "VAR_HANDLE"}
+        return {handles[item.inputs[0]] for item in operators if item.name == "ASSIGN_VARIABLE"}
+
+    def _have_variables(self, numbers: Sequence[int], names: Sequence[str]) -> bool:
+        """Say whether operators of these names are in subgraphs, or in those that these call."""
+        operators = [item for number in numbers for item in self.subgraphs[number].operators]
+        return any(item.name in names or self._have_variables(_list_called(item), names) for item in operators)
+
     def _run_operator(
-        self, operator: TfliteOperator, tensors: Sequence[Tensor], values: Mapping[int, Any]
+        self, operator: TfliteOperator, tensors: Sequence[Tensor], values: Mapping[int, Any], variables: dict[str, Any]
     ) -> Sequence[Any]:
         inputs = [None if i < 0 else tensors[i] for i in operator.inputs]
         outputs = [tensors[i] for i in operator.outputs]
         stored = [None if i < 0 else values[i] for i in operator.inputs]
+        match operator.name:
+            case "CALL_ONCE":  # ``read_variables`` has run it.
+                return ()
+            case "VAR_HANDLE":
+                return [_name_variable(operator)]
+            case "READ_VARIABLE":
+                return [variables[str(stored[0])]]
+            case "ASSIGN_VARIABLE":
+                variables[str(stored[0])] = stored[1]
+                return ()
+        kept = list(variables) if self._have_variables(_list_called(operator), _VARIABLE_OPERATORS) else []
+        stored += [variables[name] for name in kept]
+        run = functools.partial(self._run_called, kept)
         if not is_known(*stored):
-            return self._compute(operator, inputs, outputs, stored)
-        with jax.ensure_compile_time_eval():
-            return [np.asarray(value) for value in self._compute(operator, inputs, outputs, stored)]
+            results = self._compute(operator, inputs, outputs, stored, run)
+        else:
+            with jax.ensure_compile_time_eval():
+                results = [np.asarray(value) for value in self._compute(operator, inputs, outputs, stored, run)]
+        variables |= dict(zip(kept, results[len(outputs) :], strict=False))
+        return results
+
+    def _run_called(self, kept: Sequence[str], number: int, values: Sequence[Any]) -> list[Any]:
+        """Run a subgraph for an operator, which passes the variables ``kept`` after the inputs and outputs."""
+        count = len(values) - len(kept)
+        variables = dict(zip(kept, values[count:], strict=True))
+        return [*self.run(values[:count], variables, number), *variables.values()]
 
     def _compute(
         self,
@@ -85,6 +135,7 @@ class TfliteGraph:
         inputs: Sequence[Tensor | None],
         outputs: Sequence[Tensor],
         stored: Sequence[Any],
+        run: Callable[..., Any],
     ) -> Sequence[Any]:
         integer = INTEGER_OPERATORS.get(operator.name)
         if integer is not None and inputs[0] is not None and inputs[0].is_quantised and outputs[0].is_quantised:
@@ -93,7 +144,7 @@ class TfliteGraph:
         if entry is None:
             reason = REFUSED.get(operator.name, "it is not supported; `coldforge docs tflite` says which are")
             raise ImportModelError(f"The operator {operator.name} cannot be read: {reason}.")
-        context = {"outputs": outputs, "run": lambda number, feeds: self.run(feeds, number)}
+        context = {"outputs": outputs, "run": run}
         keys = {name: context[name] for name in entry.context}
         if "run" in keys:
             return list(_list(entry.compute(operator.options, *stored, **keys)))
@@ -102,6 +153,16 @@ class TfliteGraph:
         ]
         results = _list(entry.compute(operator.options, *real, **keys))
         return [tensor.to_stored(_cast(value, tensor)) for tensor, value in zip(outputs, results, strict=False)]
+
+
+def _name_variable(handle: TfliteOperator) -> str:
+    return str((handle.options.sharedName or b"").decode())
+
+
+def _list_called(operator: TfliteOperator) -> list[int]:
+    """Return the numbers of the subgraphs that are part of an operator."""
+    options = getattr(operator.options, "__dict__", {}) if operator.name != "CALL_ONCE" else {}
+    return [int(number) for key, value in options.items() if "SubgraphInd" in key for number in np.atleast_1d(value)]
 
 
 def _list(result: Any) -> Sequence[Any]:

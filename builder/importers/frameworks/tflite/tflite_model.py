@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -32,21 +33,34 @@ def open_tflite(path: Path) -> FrameworkModel:
         _list_ports(main, main.outputs, signature.outputs if signature else ()),
     )
 
-    def run(*feeds: Any) -> list[Any]:
-        return [jnp.asarray(value) for value in graph.run(feeds)]
+    first = graph.read_variables(0)
+    written = sorted(graph.list_written(0))
+
+    def run(*values: Any) -> list[Any]:
+        """Compute the outputs and then the new values of states, from the inputs and the states."""
+        count = len(main.inputs)
+        variables = first | dict(zip(written, values[count:], strict=True))
+        results = graph.run(values[:count], variables)
+        return [jnp.asarray(value) for value in (*results, *map(variables.__getitem__, written))]
+
+    @functools.cache
+    def open_interpreter(*shapes: Sequence[int]) -> Any:
+        """Return an interpreter, which keeps the states, for inputs of these shapes."""
+        interpreter = Interpreter(model_content=data, num_threads=1)
+        for detail, shape in zip(interpreter.get_input_details(), shapes, strict=True):
+            interpreter.resize_tensor_input(detail["index"], shape)
+        interpreter.allocate_tensors()
+        return interpreter
 
     def answer(feeds: Sequence[Array]) -> list[Array]:
-        interpreter = Interpreter(model_content=data, num_threads=1)
-        inputs, outputs = interpreter.get_input_details(), interpreter.get_output_details()
-        for detail, value in zip(inputs, feeds, strict=True):
-            interpreter.resize_tensor_input(detail["index"], value.shape)
-        interpreter.allocate_tensors()
-        for detail, value in zip(inputs, feeds, strict=True):
+        interpreter = open_interpreter(*(value.shape for value in feeds))
+        for detail, value in zip(interpreter.get_input_details(), feeds, strict=True):
             interpreter.set_tensor(detail["index"], value)
         interpreter.invoke()
-        return [np.asarray(interpreter.get_tensor(detail["index"])) for detail in outputs]
+        return [np.asarray(interpreter.get_tensor(detail["index"])) for detail in interpreter.get_output_details()]
 
-    return FrameworkModel(ports, lambda: run, answer)
+    states = dict(zip(make_names_unique(written), map(first.__getitem__, written), strict=True))
+    return FrameworkModel(ports, lambda: run, answer, states=states)
 
 
 def _list_ports(graph: TfliteSubgraph, numbers: Sequence[int], names: Sequence[Any]) -> tuple[PortInfo, ...]:

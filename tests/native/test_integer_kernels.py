@@ -25,7 +25,7 @@ from builder.compiler.lower.geometry import MAX_SUM, Geometry
 from builder.compiler.lower.packing import compute_scratch_size, get_quantised_shape, pack_layer, pack_sums
 from builder.compiler.lower.steps.quantisation import Quantisation
 from tests.support import needs, portable
-from tests.support.fused import Case, Kernels, Prepared, prepare
+from tests.support.fused import BYTES_LESS, Case, Kernels, Prepared, prepare
 from tests.support.layers import LIBRARY, activate, convolve, epilogues, examples
 
 CPU = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
@@ -159,6 +159,54 @@ def test_pixels_computed_as_one(
     for ours, theirs in ((joined.second, whole.second), (joined.rounded, whole.rounded)):
         if ours is not None and theirs is not None:
             np.testing.assert_array_equal(ours.buffer, theirs.buffer)
+
+
+whole_layers = st.builds(
+    lambda case, zero: replace(
+        case,
+        in_gap=-case.geometry.in_channels % 4 + case.in_gap // 4 * 4,
+        input_rounded=True,
+        quantisation=Quantisation(2.0**-5, zero),
+        whole=True,
+        activation="clamp",
+        **dict.fromkeys(("residual", "residual_in_place", "residual_scale", "second", "extremes"), False),
+    ),
+    layers(),
+    st.integers(0, 255),
+)
+"""Layers of bytes whose bias belongs to the sums, as quantised models have them."""
+
+
+def whole_sums(p: Prepared) -> Any:
+    """Of the bytes that the layer read, with the bias."""
+    assert p.case.quantisation is not None
+    bias = p.arrays["sum_bias"].view(np.int32)[: p.case.geometry.out_channels]
+    return convolve(rounded(p.x, p.case.quantisation), p.stored.numbers, p.case) + bias
+
+
+@pytest.mark.parametrize("table", TABLES)
+@examples(150)
+@given(case=whole_layers, zero=st.integers(0, 255), bounds=st.tuples(st.integers(0, 255), st.integers(0, 255)))
+def test_bytes_that_are_made_of_sums(
+    kernels: Kernels, table: str, case: Case, zero: int, bounds: tuple[int, int]
+) -> None:
+    """Each is one product in float32, rounded to even and cut off: the same bits on every processor."""
+    low, high = min(bounds) - zero, max(bounds) - zero
+    by = Quantisation(1.0, zero)
+    p = kernels.layer(replace(case, rounded=by, alone=True, low=float(low), high=float(high)), table)
+    assert p.stored.scale is not None
+    factor = p.stored.scale * np.float32(2.0**-5)
+    expected = np.clip(np.rint(whole_sums(p).astype(np.int32).astype(np.float32) * factor), low, high)
+    halo = p.rounded.filled(expected, by, BYTES_LESS.get(table, 0), case.halo)
+    np.testing.assert_array_equal(p.rounded.buffer, halo.buffer)
+
+
+@pytest.mark.parametrize("table", TABLES)
+@examples(60)
+@given(case=whole_layers, threads=st.integers(1, 3))
+def test_sums_as_they_are(kernels: Kernels, table: str, case: Case, threads: int) -> None:
+    p = kernels.layer(replace(case, stores_sums=True, halo=(0, 0, 0, 0)), table, threads)
+    np.testing.assert_array_equal(p.output.inner.view(np.int32), whole_sums(p))
 
 
 @st.composite

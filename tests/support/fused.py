@@ -26,6 +26,7 @@ from builder.compiler.lower.packing import (
     choose_thin_block,
     choose_winograd_band,
     compute_scratch_size,
+    pack_bias,
     pack_layer,
     pack_scale,
     pack_sums,
@@ -213,6 +214,7 @@ class Layer(ctypes.Structure):
         ("input_scale", ctypes.c_float),
         ("input_zero", ctypes.c_int32),
         ("input_rounded", ctypes.c_int32),
+        ("stores_sums", ctypes.c_int32),
         ("joined", ctypes.c_int64),
         ("one_by_one", ctypes.c_int32),
         ("rounded", View),
@@ -227,7 +229,7 @@ class _Data(ctypes.Structure):
         (n, ctypes.c_void_p)
         for n in (
             "input", "weights", "factor", "bias", "output", "rounded", "residual", "residual_scale",
-            "second", "second_scale", "second_shift", "scratch", "weight_sums", "weight_scale",
+            "second", "second_scale", "second_shift", "scratch", "weight_sums", "sum_bias", "weight_scale",
         )
     )  # fmt: skip
 
@@ -249,6 +251,8 @@ class _Pooling(ctypes.Structure):
 
 class _Repack(ctypes.Structure):
     _fields_ = (
+        ("form", ctypes.c_int),
+        ("zero", ctypes.c_int32),
         ("batch", ctypes.c_int64),
         ("size", Pair),
         ("channels", ctypes.c_int64),
@@ -379,6 +383,8 @@ class Case:
     extremes: bool = False  # among the inputs
     factor: bool = False  # of each channel of the input
     joined: int = 1
+    whole: bool = False  # the bias is added to the sums, in int32
+    stores_sums: bool = False
     seed: int = 0
 
 
@@ -419,7 +425,7 @@ def prepare(case: Case, threads: int = 8, less: int = 0) -> Prepared:
     normal = lambda *shape: random.standard_normal(shape, dtype=np.float32)  # noqa: E731
     x = normal(g.batch, h, w, g.in_channels)
     weights = normal(*g.kernel_size, g.in_channels // g.groups, g.out_channels)
-    bias = normal(g.out_channels)
+    bias = np.zeros(g.out_channels, np.float32) if case.whole else normal(g.out_channels)
     if case.extremes:
         scale = case.quantisation.scale if case.quantisation else 1.0
         odd = np.array(EXTREMES, np.float32) * np.float32(scale)
@@ -463,6 +469,10 @@ def prepare(case: Case, threads: int = 8, less: int = 0) -> Prepared:
     if case.quantisation is not None:
         point("weight_sums", _aligned(pack_sums(numbers)))
         layer.input_scale, layer.input_zero = case.quantisation.scale, case.quantisation.zero
+    if case.whole:
+        added = random.integers(-20000, 20000, g.out_channels, np.int32)
+        point("sum_bias", _aligned(pack_bias(np.tile(added, case.joined))))
+    layer.stores_sums = case.stores_sums
     channels = lambda vector: _aligned(pad_channels(np.tile(vector, case.joined)))  # noqa: E731
     point("bias", channels(bias))
     residual = normal(*shape) if case.residual or case.residual_in_place else None
@@ -599,7 +609,7 @@ class Kernels:
         roomy: Any = tuple(v + 1 for v in halo)
         source, target = Picture(x.shape, (0, 1, 0, 0), in_gap), Picture(x.shape, roomy, out_gap)
         source.inner[...] = x
-        repack = _Repack(n, Pair(h, w), c, source.view, target.view, Halo(*halo))
+        repack = _Repack(0, 0, n, Pair(h, w), c, source.view, target.view, Halo(*halo))
         self.library.cf_test_repack(
             self.context(table, threads), ctypes.byref(repack), source.buffer.ctypes.data, target.buffer.ctypes.data
         )

@@ -13,6 +13,8 @@ from builder.compiler.xla.compilation_result import load_result_class
 
 ROOT = Path(__file__).resolve().parents[2]
 FLOAT32 = 11
+TYPES = {"int8": 2, "int32": 4, "uint8": 6, "float32": FLOAT32, "bool": 1}
+"""PrimitiveType of xla_data.proto, by NumPy's names."""
 
 
 class Module:
@@ -25,33 +27,40 @@ class Module:
         self.module.entry_computation_id = 1
         self.count = 0
 
-    def add(self, opcode: str, operands: Sequence[Any], shape: Sequence[int], **fields: Any) -> Any:
+    def add(
+        self, opcode: str, operands: Sequence[Any], shape: Sequence[int], dtype: str = "float32", **fields: Any
+    ) -> Any:
         self.count += 1
         instruction = self.entry.instructions.add(name=f"{opcode}.{self.count}", opcode=opcode, id=self.count, **fields)
         instruction.operand_ids.extend(o.id for o in operands)
-        _shape(instruction.shape, shape)
+        _shape(instruction.shape, shape, TYPES[dtype])
         self.entry.root_id = self.count
         return instruction
 
-    def parameter(self, *shape: int) -> Any:
+    def parameter(self, *shape: int, dtype: str = "float32") -> Any:
         number = sum(i.opcode == "parameter" for i in self.entry.instructions)
-        return self.add("parameter", (), shape, parameter_number=number)
+        return self.add("parameter", (), shape, dtype, parameter_number=number)
 
-    def constant(self, values: Any) -> Any:
-        array = np.asarray(values, np.float32)
-        instruction = self.add("constant", (), array.shape)
-        _shape(instruction.literal.shape, array.shape)
-        instruction.literal.f32s.extend(array.ravel().tolist())
+    def constant(self, values: Any, dtype: str = "float32") -> Any:
+        array = np.asarray(values, dtype)
+        instruction = self.add("constant", (), array.shape, dtype)
+        _shape(instruction.literal.shape, array.shape, TYPES[dtype])
+        numbers = instruction.literal.f32s if dtype == "float32" else instruction.literal.s32s
+        numbers.extend(array.ravel().tolist())
         return instruction
 
-    def spread(self, values: Any, shape: Sequence[int]) -> Any:
+    def spread(self, values: Any, shape: Sequence[int], dtype: str = "float32") -> Any:
         """A constant scalar or channel vector, broadcast to ``shape``."""
-        constant = self.constant(values)
+        constant = self.constant(values, dtype)
         axes = [len(shape) - 1] if np.ndim(values) else []
-        return self.add("broadcast", (constant,), shape, dimensions=axes)
+        return self.add("broadcast", (constant,), shape, dtype, dimensions=axes)
 
     def elementwise(self, opcode: str, *operands: Any, **fields: Any) -> Any:
+        fields.setdefault("dtype", _name_type(operands[0]))
         return self.add(opcode, operands, operands[0].shape.dimensions, **fields)
+
+    def convert(self, value: Any, dtype: str) -> Any:
+        return self.add("convert", (value,), value.shape.dimensions, dtype)
 
     def convolution(self, source: Any, kernel: Any, *, stride: int = 1, padding: int = 0, groups: int = 1) -> Any:
         batch, height, width, _ = source.shape.dimensions
@@ -59,7 +68,9 @@ class Module:
             (n + 2 * padding - k) // stride + 1 for n, k in zip((height, width), kernel.shape.dimensions, strict=False)
         ]
         shape = (batch, *out, kernel.shape.dimensions[3])
-        instruction = self.add("convolution", (source, kernel), shape, feature_group_count=groups, batch_group_count=1)
+        instruction = self.add(
+            "convolution", (source, kernel), shape, _name_type(source), feature_group_count=groups, batch_group_count=1
+        )
         for size in kernel.shape.dimensions[:2]:
             instruction.window.dimensions.add(
                 size=size, stride=stride, padding_low=padding, padding_high=padding, window_dilation=1, base_dilation=1
@@ -75,7 +86,9 @@ class Module:
     def dot(self, left: Any, right: Any) -> Any:
         """[..., m, k] times [..., k, n]."""
         batch = list(range(len(left.shape.dimensions) - 2))
-        instruction = self.add("dot", (left, right), (*left.shape.dimensions[:-1], right.shape.dimensions[-1]))
+        instruction = self.add(
+            "dot", (left, right), (*left.shape.dimensions[:-1], right.shape.dimensions[-1]), _name_type(left)
+        )
         numbers = instruction.dot_dimension_numbers
         numbers.lhs_batch_dimensions.extend(batch)
         numbers.rhs_batch_dimensions.extend(batch)
@@ -99,7 +112,11 @@ class Module:
         return instruction
 
 
-def _shape(shape: Any, dims: Sequence[int]) -> None:
-    shape.element_type = FLOAT32
+def _name_type(instruction: Any) -> str:
+    return next(name for name, number in TYPES.items() if number == instruction.shape.element_type)
+
+
+def _shape(shape: Any, dims: Sequence[int], element_type: int = FLOAT32) -> None:
+    shape.element_type = element_type
     shape.dimensions.extend(dims)
     shape.layout.minor_to_major.extend(reversed(range(len(dims))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from builder.compiler.lower.hlo import Dag
+from builder.compiler.lower.hlo import Dag, Value
 from builder.compiler.lower.microbatch import make_batch_program
 from builder.compiler.lower.program import BoundPort, Program, Weight
 from builder.compiler.lower.steps.base import Buffer, View, align_offset
@@ -47,9 +47,9 @@ def batch_of(program: Program, parts: int) -> Program:
 def ports_of(dag: Dag) -> tuple[tuple[BoundPort, ...], tuple[BoundPort, ...]]:
     """The feeds and fetches of a graph that a test wrote, in no place yet."""
 
-    def port(name: str, shape: tuple[int, ...]) -> BoundPort:
-        spec = TensorSpec(name, "float32", shape)
+    def port(name: str, value: Value) -> BoundPort:
+        spec = TensorSpec(name, value.dtype, value.dims)
         return BoundPort(spec, Buffer("arena", 0, spec.size))
 
-    feeds = tuple(port(f"x{i}", value.dims) for i, value in sorted(dag.parameters.items()))
-    return feeds, tuple(port(f"y{i}", value.dims) for i, value in enumerate(dag.outputs))
+    feeds = tuple(port(f"x{i}", value) for i, value in sorted(dag.parameters.items()))
+    return feeds, tuple(port(f"y{i}", value) for i, value in enumerate(dag.outputs))

@@ -6,13 +6,15 @@ import functools
 from dataclasses import replace
 
 from builder.compiler.lower.activations import Activation
-from builder.compiler.lower.allocation import Allocator, PlacedImage, resize_buffer
+from builder.compiler.lower.allocation import PlacedImage, resize_buffer
 from builder.compiler.lower.attention import Attention
 from builder.compiler.lower.buffers import SLACK
 from builder.compiler.lower.compress import Compressor
 from builder.compiler.lower.decisions import StepInfo, count_value_flop
 from builder.compiler.lower.fuse import Layer
 from builder.compiler.lower.hlo import Dag, Value
+from builder.compiler.lower.integer_layers import IntegerLayer
+from builder.compiler.lower.integer_steps import IntegerAllocator
 from builder.compiler.lower.layers import explain_no_core, get_op_name
 from builder.compiler.lower.layouts import NO_HALO, flatten_pixels, get_written_image, list_read_images
 from builder.compiler.lower.microbatch import find_dense_end
@@ -53,6 +55,8 @@ def assemble_program(
             case Layer():
                 assembly.add_layer(task, number)
                 assembly.end_cascade(number)
+            case IntegerLayer():
+                assembly.add_integer_layer(task)
             case Pool():
                 assembly.add_pool(task)
             case Norm():
@@ -70,7 +74,7 @@ def assemble_program(
     return program, tuple(assembly.notes)
 
 
-class _ProgramBuilder(Allocator):
+class _ProgramBuilder(IntegerAllocator):
     """Builder of a program, with a method for each kind of task; ``inside``: the steps of an unfinished cascade."""
 
     def __init__(self, plan: ProgramPlan, states: int) -> None:

@@ -233,16 +233,16 @@ class _DagBuilder:
         return int(computation.id)
 
 
-def find_channel_vector(value: Value) -> NDArray[np.float64] | None:
+def find_channel_vector(value: Value, dtype: str = "float32") -> NDArray[np.float64] | None:
     """Return the values along the last dimension (or one value) of a constant that varies only there, or None."""
-    if value.dtype != "float32":
+    if value.dtype != dtype:
         return None
     if value.op == "constant":
         flat = value.elements == 1 or (value.dims and value.dims[-1] == value.elements)
         return value.literal.astype(np.float64).reshape(-1) if flat else None
     if value.op not in ("broadcast", "bitcast"):
         return None
-    inner = find_channel_vector(value.operands[0])
+    inner = find_channel_vector(value.operands[0], dtype)
     if inner is None or inner.size == 1:
         return inner
     if value.op == "broadcast":
@@ -266,9 +266,9 @@ def find_split_channel_vector(value: Value, channels: int) -> NDArray[np.float64
     )
 
 
-def find_scalar(value: Value) -> float | None:
-    """Return the number of a float32 constant that is the same everywhere, or None."""
-    vector = find_channel_vector(value)
+def find_scalar(value: Value, dtype: str = "float32") -> float | None:
+    """Return the number of a constant that is the same everywhere, or None."""
+    vector = find_channel_vector(value, dtype)
     return float(vector[0]) if vector is not None and (vector == vector[0]).all() else None
 
 

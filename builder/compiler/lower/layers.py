@@ -93,11 +93,16 @@ def get_image_shape(dims: tuple[int, ...]) -> tuple[int, int, int, int]:
     return 1, 1, int(np.prod(dims[:-1])), dims[-1] if dims else 1
 
 
-def find_cores(dag: Dag) -> list[Core]:
-    """Find every live convolution and product that a LayerStep can compute, producers first."""
+def find_cores(dag: Dag, dtype: str = "float32") -> list[Core]:
+    """Find every live convolution and product of ``dtype`` that a LayerStep can compute, producers first.
+
+    The weights of integers may be any value: evaluate_constant says whether they are known.
+    """
     cores = []
     for value in dag.live:
         core = None
+        if value.dtype != dtype:
+            continue
         if value.op == "convolution":
             core = _match_convolution(value) or _match_swapped(value)
         elif value.op == "dot":
@@ -121,9 +126,9 @@ def explain_no_core(value: Value) -> str:
 
 
 def _is_suitable(value: Value, data: Value, weights: Value) -> bool:
-    """Return whether all is float32, the data is row-major and the weights are known at build time."""
-    floats = {value.dtype, data.dtype, weights.dtype} == {"float32"}
-    return floats and value.row_major and data.row_major and weights.is_constant
+    """Return whether all is of one type, the data is row-major and the weights are known at build time."""
+    known = weights.is_constant if value.dtype == "float32" else weights.row_major
+    return value.dtype == data.dtype == weights.dtype and value.row_major and data.row_major and known
 
 
 def _match_convolution(value: Value) -> Core | None:

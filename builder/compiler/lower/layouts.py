@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from builder.compiler.lower.attention import Attention
 from builder.compiler.lower.fuse import Layer
 from builder.compiler.lower.hlo import Dag, Value
+from builder.compiler.lower.integer_layers import IntegerLayer
 from builder.compiler.lower.layers import get_image_shape
 from builder.compiler.lower.normalise import Norm
 from builder.compiler.lower.packing import QUAD
@@ -43,6 +44,11 @@ class TensorLayout:
     def size(self) -> int:
         """Number of elements, including those of the halo and between pixels."""
         return self.image[0] * self._image
+
+    @property
+    def is_dense(self) -> bool:
+        """True if there is nothing between the pixels and around them."""
+        return self.halo == NO_HALO and self.pixel == self.image[3]
 
     @property
     def row(self) -> int:
@@ -85,7 +91,10 @@ def make_dense_layout(image: tuple[int, int, int, int]) -> TensorLayout:
     return TensorLayout(image, NO_HALO, image[3])
 
 
-def list_read_images(task: Layer | Pool | Norm) -> list[tuple[Value, tuple[int, int, int, int], Sides]]:
+ImageTask = Layer | Pool | Norm | IntegerLayer
+
+
+def list_read_images(task: ImageTask) -> list[tuple[Value, tuple[int, int, int, int], Sides]]:
     """List everything that a task reads as an image: the value, the image and the halo that it must have."""
     if isinstance(task, Pool):
         return [(task.input, (*task.in_image, task.channels), task.around)]
@@ -93,13 +102,14 @@ def list_read_images(task: Layer | Pool | Norm) -> list[tuple[Value, tuple[int, 
         return [(task.input, _get_rows_image(task.input, task.channels), NO_HALO)]
     core = task.core
     shape = core.geometry
-    images = [(core.input, (shape.batch, *core.in_size, shape.in_channels), core.input_halo)]
-    if task.affine.residual is not None:
+    source = task.input if isinstance(task, IntegerLayer) else core.input
+    images = [(source, (shape.batch, *core.in_size, shape.in_channels), core.input_halo)]
+    if isinstance(task, Layer) and task.affine.residual is not None:
         images.append((task.affine.residual, shape.out_shape, NO_HALO))
     return images
 
 
-def get_written_image(task: Layer | Pool | Norm) -> tuple[int, int, int, int]:
+def get_written_image(task: ImageTask) -> tuple[int, int, int, int]:
     """Return the image that a task stores."""
     if isinstance(task, Pool):
         return (*task.out_image, task.channels)
@@ -124,7 +134,7 @@ def plan_layouts(dag: Dag, tasks: Sequence[Task]) -> TensorLayouts:
     images: dict[Value, set[tuple[int, int, int, int]]] = {}
     halos: dict[Value, Sides] = {}
     for task in tasks:
-        if isinstance(task, Thunk | Attention):
+        if isinstance(task, Thunk | Attention | IntegerLayer):
             fixed.update(source.base for source in list_inputs(task))
             continue
         if isinstance(task, Layer) and task.core.factor is not None:
@@ -139,7 +149,7 @@ def plan_layouts(dag: Dag, tasks: Sequence[Task]) -> TensorLayouts:
     for value, seen in images.items():
         maker, halo = makers.get(value), halos.get(value, NO_HALO)
         image = next(iter(seen))
-        free = maker is not None and not isinstance(maker, Thunk | Attention) and value not in fixed
+        free = maker is not None and not isinstance(maker, Thunk | Attention | IntegerLayer) and value not in fixed
         if free and len(seen) == 1:
             stored[value] = TensorLayout(image, halo, choose_pixel_stride(image))
         elif halo != NO_HALO:
@@ -151,7 +161,7 @@ def plan_layouts(dag: Dag, tasks: Sequence[Task]) -> TensorLayouts:
 def _find_padded_image(value: Value, tasks: Sequence[Task]) -> tuple[int, int, int, int]:
     """Return the image as the readers that need a halo see it."""
     for task in tasks:
-        if not isinstance(task, Thunk | Attention):
+        if not isinstance(task, Thunk | Attention | IntegerLayer):
             for source, image, halo in list_read_images(task):
                 if source.base is value and halo != NO_HALO:
                     return image
@@ -175,6 +185,30 @@ def flatten_pixels(layer: Layer) -> Layer:
     shape = layer.core.geometry
     row = (1, shape.batch * shape.out_size[0] * shape.out_size[1])
     return replace(layer, core=replace(layer.core, geometry=replace(shape, batch=1, out_size=row), in_size=row))
+
+
+def plan_byte_layouts(tasks: Sequence[Task]) -> dict[Value, TensorLayout]:
+    """Plan the layout of every tensor that layers of integers store or read as bytes.
+
+    It has the halo of all readers if they see the same image; otherwise it is dense, and readers copy it.
+    """
+    layouts: dict[Value, TensorLayout] = {}
+    for task in tasks:
+        if isinstance(task, IntegerLayer) and task.rounding is not None:
+            layouts[task.outputs[0]] = make_byte_layout(get_written_image(task), NO_HALO)
+    for task in tasks:
+        if isinstance(task, IntegerLayer):
+            ((value, image, halo),) = list_read_images(task)
+            layout = layouts.setdefault(value.base, make_byte_layout(image, halo))
+            if layout.image == image:
+                layouts[value.base] = make_byte_layout(image, merge_halos(layout.halo, halo))
+    return layouts
+
+
+def make_byte_layout(image: tuple[int, int, int, int], halo: Sides) -> TensorLayout:
+    """Return the layout of bytes whose pixels begin at words of four."""
+    words = (*image[:3], -(-image[3] // QUAD) * QUAD)
+    return TensorLayout(image, halo, choose_pixel_stride(words, size=1))
 
 
 @dataclass(frozen=True)

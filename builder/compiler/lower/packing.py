@@ -209,6 +209,11 @@ def pack_sums(numbers: NDArray[np.float32]) -> bytes:
     return np.pad(sums, (0, -sums.size % PANEL)).astype("<i4").tobytes()
 
 
+def pack_bias(bias: NDArray[np.int32]) -> bytes:
+    """Pack what is added to the sums of the output channels as int32 ``[panels][16]``, zero-padded."""
+    return np.pad(bias, (0, -bias.size % PANEL)).astype("<i4").tobytes()
+
+
 def pad_channels(vector: NDArray[np.float32]) -> bytes:
     """Pad a per-channel vector (bias, scale, shift) with zeros up to a multiple of MAX_NR."""
     flat = np.asarray(vector, np.float32).ravel()

@@ -15,6 +15,7 @@ from builder.compiler.lower.gather_tables import find_tables
 from builder.compiler.lower.gathers import GATHERS
 from builder.compiler.lower.geometry import Algorithm, Geometry
 from builder.compiler.lower.hlo import Dag, Value
+from builder.compiler.lower.integer_layers import IntegerLayer
 from builder.compiler.lower.layers import Core
 from builder.compiler.lower.layouts import (
     Int8Edge,
@@ -23,6 +24,8 @@ from builder.compiler.lower.layouts import (
     flatten_pixels,
     get_written_image,
     list_read_images,
+    make_byte_layout,
+    plan_byte_layouts,
     plan_layouts,
 )
 from builder.compiler.lower.packing import resolve_algorithm
@@ -72,14 +75,30 @@ class ProgramPlan:
         for number, task in enumerate(scheduled.tasks):
             for value in list_inputs(task):
                 self.readers.setdefault(value.base, {})[number] = task
+        self.byte_layouts = plan_byte_layouts(scheduled.tasks)
+        self.dense_bytes = self.fetched | set(self._find_dense_bytes())
         self.constants = {weight.offset: weight.data for weight in faithful.weights}
         self.tables = find_tables(scheduled.tasks, self.constants, self.fetched, compressor.rules)
         self.weights: dict[Value, StoredWeights] = {}
         self.cascades = {n: run for run in self._find_cascades() for n in range(run.first, run.last + 1)}
 
+    def _find_dense_bytes(self) -> Iterator[Value]:
+        """Yield every value that a step reads where XLA's kernels would have it, though it may be stored as bytes."""
+        for value, tasks in self.readers.items():
+            for task in tasks.values():
+                if not isinstance(task, IntegerLayer):
+                    yield value
+                    continue
+                ((_, image, halo),) = list_read_images(task)
+                layout, wanted = self.byte_layouts[value], make_byte_layout(image, halo)
+                if layout.image != image and not (layout.is_dense and wanted.is_dense):
+                    yield value
+
     def stays_with_caller(self, feed: Value) -> bool:
         """Return whether only GEMM and steps that copy it with a halo read ``feed``: both take any alignment."""
         for task in self.readers.get(feed, {}).values():
+            if isinstance(task, IntegerLayer):
+                continue
             images = () if isinstance(task, Thunk | Attention) else list_read_images(task)
             copied = {value.base: self.layouts.get_read_layout(value, image, halo)[0] for value, image, halo in images}
             if not copied.get(feed) and not self._is_gemm_input(task, feed):

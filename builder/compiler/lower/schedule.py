@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from builder.base.errors import LowerError
 from builder.compiler.lower.absorbed_inputs import absorb_factor, absorb_padding
 from builder.compiler.lower.attention import Attention, find_attentions
 from builder.compiler.lower.fuse import FusionLimits, Layer, match_layer, rank_values
 from builder.compiler.lower.hlo import Dag, Value
+from builder.compiler.lower.integer_layers import IntegerLayer, find_integer_layers
 from builder.compiler.lower.layers import Core, find_cores
 from builder.compiler.lower.normalise import Norm, find_norms
 from builder.compiler.lower.pooling import Pool, find_pools, restore_padding
 from builder.compiler.lower.thunks import Thunk
 
-Task = Layer | Pool | Norm | Attention | Thunk
+Match = Layer | Pool | Norm | Attention | IntegerLayer
+Task = Match | Thunk
 
 
 @dataclass(frozen=True)
@@ -44,10 +46,14 @@ class _Findings:
     rejected: dict[Value, str] = field(default_factory=dict)
     unstored: set[Value] = field(default_factory=set)
     """Values that an attention would read, but that nothing stores."""
+    summed: set[Value] = field(default_factory=set)
+    """Sums of integers that XLA's kernels need."""
+    centred: set[Value] = field(default_factory=set)
+    """Sums of bytes that nothing stores, while it stores them less their zero point."""
 
     def count_findings(self) -> int:
         sets = (self.stops, self.no_second, self.unpadded, self.unscaled, self.rejected, self.unstored)
-        return sum(map(len, sets))
+        return sum(map(len, (*sets, self.summed, self.centred)))
 
 
 def list_inputs(task: Task) -> Iterator[Value]:
@@ -59,7 +65,7 @@ def list_inputs(task: Task) -> Iterator[Value]:
                 yield task.core.factor
             if task.affine.residual is not None:
                 yield task.affine.residual
-        case Pool() | Norm():
+        case Pool() | Norm() | IntegerLayer():
             yield task.input
         case Attention() | Thunk():
             yield from (source for source in task.sources if isinstance(source, Value))
@@ -88,12 +94,14 @@ def schedule_tasks(
     """
     cores = find_cores(dag)
     rank, pools, norms = rank_values(dag, cores), find_pools(dag), find_norms(dag)
+    integers = find_integer_layers(dag)
     findings, before = _Findings(), -1
     while findings.count_findings() > before:
         before = findings.count_findings()
         attempt = _ScheduleAttempt(dag, thunks, findings)
         attempt.add_matches([*pools, *norms, *find_attentions(dag, findings.unstored)])
         attempt.add_layers(cores, rank, product_wanted)
+        attempt.add_integer_layers(integers)
         tasks = attempt.demand_all()
     return Schedule(tuple(_order_tasks(tasks, thunks, dag)), findings.rejected, tuple(cores))
 
@@ -102,7 +110,7 @@ class _ScheduleAttempt:
     def __init__(self, dag: Dag, thunks: list[Thunk], findings: _Findings) -> None:
         self.dag, self.findings = dag, findings
         self.makers: dict[Value, Task] = {}
-        self.inside: dict[Value, tuple[Layer | Pool | Norm | Attention, Value | None]] = {}
+        self.inside: dict[Value, tuple[Match, Value | None]] = {}
         for thunk in thunks:
             for output in list_outputs(thunk):
                 self.makers.setdefault(output, thunk)
@@ -126,7 +134,16 @@ class _ScheduleAttempt:
                 layer = match_layer(chosen, self.dag, rank, limits)
                 self._add_task(layer, layer.inside)
 
-    def _add_task(self, task: Layer | Pool | Norm | Attention, inside: dict[Value, Value] | dict[Value, None]) -> None:
+    def add_integer_layers(self, layers: Sequence[IntegerLayer]) -> None:
+        """Add the layers of integers, with what earlier attempts found that they must read and store."""
+        for layer in layers:
+            if layer.value not in self.findings.rejected:
+                rounding = None if layer.value in self.findings.summed else layer.rounding
+                centred = layer.value in self.findings.centred
+                layer = replace(layer, rounding=rounding, reads_centred=centred)
+                self._add_task(layer, dict.fromkeys(layer.inside))
+
+    def _add_task(self, task: Match, inside: dict[Value, Value] | dict[Value, None]) -> None:
         for value, stop in inside.items():
             self.inside[value.base] = (task, stop)
         for output in list_outputs(task):
@@ -162,6 +179,8 @@ class _ScheduleAttempt:
         if isinstance(task, Layer):
             assert stop is not None
             self.findings.stops.add(stop)
+        elif isinstance(task, IntegerLayer):
+            self.findings.summed.add(task.value)
         else:
             self.findings.rejected[task.value] = f"XLA's kernels need {value} on the way"
 
@@ -178,9 +197,11 @@ class _ScheduleAttempt:
                 self.findings.unpadded.add(reader.value)
             case Layer():
                 self.findings.rejected[reader.core.value] = f"its input {value} is only inside XLA's kernels"
+            case IntegerLayer() if not reader.reads_centred:
+                self.findings.centred.add(reader.value)
             case Attention():
                 self.findings.unstored.add(value.base)
-            case Pool() | Norm():
+            case Pool() | Norm() | IntegerLayer():
                 self.findings.rejected[reader.value] = f"its input {value} is only inside XLA's kernels"
             case _:
                 raise LowerError(f"nothing stores {value}")

@@ -83,6 +83,7 @@ typedef struct {
     float input_scale;  /* this and input_zero, for both CF_INTEGERs: see builder/compiler/lower/steps/quantisation.py */
     int32_t input_zero;
     int32_t input_rounded; /* for them: the input is stored as bytes, and its view is in bytes */
+    int32_t stores_sums;   /* of CF_INTEGER: the output is the sums themselves, in int32 */
     int64_t joined;        /* of CF_INTEGER: output pixels side by side that are computed as one; 0 is 1 */
     int32_t one_by_one;    /* of CF_DIRECT with one pixel: each image's sums are added as those of one alone */
     cf_view rounded;       /* the last output as bytes, in bytes: see Rounded there */
@@ -105,6 +106,7 @@ typedef struct {
     const float *second_scale, *second_shift;
     float *scratch;
     const int32_t *weight_sums; /* of both CF_INTEGERs: [panels][16], the sum of each output channel's int8 weights */
+    const int32_t *sum_bias;    /* of CF_INTEGER: [panels][16], added to the sums; or NULL */
     const float *weight_scale; /* int8: [panels][16], the scale of each output channel */
 } cf_layer_data;
 
@@ -120,8 +122,17 @@ typedef struct {
     int32_t rounded, zero; /* of a maximum: both pictures are of bytes, whose zero this is */
 } cf_pooling;
 
+typedef enum {
+    CF_REPACK_FLOATS,
+    CF_REPACK_SIGNED,   /* int8 to bytes as layers of integers have them, or back */
+    CF_REPACK_UNSIGNED, /* the same of uint8 */
+    CF_REPACK_CENTRED   /* int32, less a zero, to such bytes */
+} cf_repack_form;
+
 /* See RepackStep in builder/compiler/lower/steps/image_step.py. */
 typedef struct {
+    cf_repack_form form;
+    int32_t zero; /* of bytes */
     int64_t batch, size[2], channels;
     cf_view input, output;
     cf_halo halo;

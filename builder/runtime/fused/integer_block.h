@@ -68,7 +68,7 @@ INLINE int64_t tiles_of(int64_t rest, int64_t mr) {
 static void integer_block(cf_integer_params *p, const cf_pixel_pointers *pointers, int64_t count, int64_t channels,
                           int64_t width) {
     const cf_integer_gemm *m = p->gemm;
-    const int in_registers = simple_epilogue(&m->layer, &m->data) && channels == p->n_tiles * width;
+    const int in_registers = simple_integer_epilogue(m) && channels == p->n_tiles * width;
     const int64_t panels = ceil_div(channels, CF_PANEL);
     const int half = width < CF_NR;
     _Alignas(64) float sums[CF_MC * CF_NR];
@@ -102,7 +102,7 @@ static void integer_block(cf_integer_params *p, const cf_pixel_pointers *pointer
             at += mr * equal;
         }
     }
-    if (!in_registers) run_epilogue(&m->layer, &m->data, pointers, 0, count, p->channel, channels, sums, CF_NR);
+    if (!in_registers) finish_block(m, pointers, count, p->channel, channels, sums);
 }
 
 /* Channels `channel` to `end` of `count` pixels. */
@@ -112,7 +112,7 @@ static void blocked_task(const cf_integer_gemm *m, const cf_pixel_pointers *poin
      * pixels, then for the next MR. */
     const int64_t quads = repacked_quads(m->indirection.segments, m->indirection.segment_length),
                   cached_tiles = CF_L1_WEIGHT_BYTES / (quads * CF_QUAD_BYTES * (CF_NR / CF_PANEL));
-    const int64_t max_n_tiles = simple_epilogue(&m->layer, &m->data) ? max64(cached_tiles, 1) : 1;
+    const int64_t max_n_tiles = simple_integer_epilogue(m) ? max64(cached_tiles, 1) : 1;
     while (channel < end) {
         const int64_t rest = end - channel, width = rest <= CF_NR / 2 ? CF_NR / 2 : CF_NR;
         cf_integer_params params = {

@@ -153,9 +153,12 @@ INLINE int32_t stored_offset(const cf_layer *layer) {
     return CF_FORM == CF_PAIRS ? 0 : layer->input_zero - (CF_FORM == CF_SIGNED ? 128 : 0);
 }
 
-/* The initial sums of CF_LANES output channels, which cancel what the stored offset adds to the products. */
-INLINE ivec initial_sums(const int32_t *weight_sums, int32_t offset) {
-    return CF_FORM == CF_PAIRS ? (ivec){0} : (ivec)((unsigned_ivec)iload(weight_sums) * (unsigned_ivec)isplat(-offset));
+/* The initial sums of CF_LANES output channels from `channel` on: the bias, and what cancels that which the stored offset
+ * adds to the products. */
+INLINE ivec initial_sums(const cf_layer_data *data, int64_t channel, int32_t offset) {
+    const ivec bias = data->sum_bias != NULL ? iload(data->sum_bias + channel) : (ivec){0};
+    if (offset == 0) return bias;
+    return plus(bias, (ivec)((unsigned_ivec)iload(data->weight_sums + channel) * (unsigned_ivec)isplat(-offset)));
 }
 
 #endif

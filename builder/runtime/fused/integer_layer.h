@@ -2,7 +2,7 @@
 #ifndef COLDFORGE_INTEGER_LAYER_H
 #define COLDFORGE_INTEGER_LAYER_H
 
-#include "fused/indirection.h"
+#include "fused/epilogue.h"
 #include "fused/integer_dot.h"
 
 #if CF_TILES
@@ -29,5 +29,23 @@ typedef struct {
     cf_tiling tiling;
 #endif
 } cf_integer_gemm;
+
+/* Whether a micro-kernel can do the epilogue itself. */
+INLINE int simple_integer_epilogue(const cf_integer_gemm *m) {
+    return simple_epilogue(&m->layer, &m->data) && !m->layer.stores_sums;
+}
+
+/* What comes after a block's sums, CF_NR for each pixel, if its micro-kernel has not done it: the sums are stored as they
+ * are, or the epilogue is run. */
+static void finish_block(const cf_integer_gemm *m, const cf_pixel_pointers *pointers, int64_t count, int64_t channel,
+                         int64_t channels, float *sums) {
+    if (!m->layer.stores_sums) {
+        run_epilogue(&m->layer, &m->data, pointers, 0, count, channel, channels, sums, CF_NR);
+        return;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        memcpy(pointers->output[i] + channel, sums + i * CF_NR, (size_t)channels * sizeof(int32_t));
+    }
+}
 
 #endif

@@ -78,7 +78,7 @@ INLINE void integer_microkernel(const int mr, const int vectors, const int widen
             ivec sum[CF_INTEGER_MR][CF_NR_VECTORS];
             if (first) {
                 UNROLL for (int v = 0; v < vectors; v++) {
-                    const ivec start = initial_sums(m->data.weight_sums + c + v * CF_LANES, m->offset);
+                    const ivec start = initial_sums(&m->data, c + v * CF_LANES, m->offset);
                     UNROLL for (int r = 0; r < mr; r++) sum[r][v] = start;
                 }
             } else {
@@ -101,7 +101,7 @@ INLINE void integer_microkernel(const int mr, const int vectors, const int widen
                 }
             }
             weights += vectors * CF_LANES / CF_PANEL * panel_stride;
-            if (!last) {
+            if (!last || m->layer.stores_sums) {
                 UNROLL for (int r = 0; r < mr; r++) {
                     UNROLL for (int v = 0; v < vectors; v++) {
                         *(loose_ivec *)(sums + r * CF_NR + v * CF_LANES) = sum[r][v];

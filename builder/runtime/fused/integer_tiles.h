@@ -173,8 +173,7 @@ static void set_tile_weights(cf_tile_weights *weights, const cf_tiled_params *p,
             memset(weights->last[i][s] + rest, 0, (size_t)(CF_TILE * CF_TILE_BYTES - rest));
         }
         UNROLL for (int v = 0; v < CF_TILE; v += CF_LANES) {
-            const int32_t *weight_sums = m->data.weight_sums + p->channel + i * CF_PANEL + v;
-            *(loose_ivec *)(weights->start[i] + v) = initial_sums(weight_sums, m->offset);
+            *(loose_ivec *)(weights->start[i] + v) = initial_sums(&m->data, p->channel + i * CF_PANEL + v, m->offset);
         }
     }
 }
@@ -290,7 +289,8 @@ static void tiled_block(const cf_tiled_params *p, const cf_tile_rows *rows, cons
                         int64_t count, int64_t channels) {
     const cf_integer_gemm *m = p->gemm;
     const int64_t panels = ceil_div(channels, CF_PANEL);
-    const int last = simple_epilogue(&m->layer, &m->data) && channels == panels * CF_PANEL;
+    const int last = simple_integer_epilogue(m) && channels == panels * CF_PANEL;
+    const int finishes = !m->layer.stores_sums;
     const int64_t k_tiles = m->tiling.segments * m->tiling.tiles, blocks = ceil_div(k_tiles, CF_TILES_IN_CACHE);
     _Alignas(64) float sums[CF_MC * CF_NR];
     cf_tile_weights weights;
@@ -302,12 +302,12 @@ static void tiled_block(const cf_tiled_params *p, const cf_tile_rows *rows, cons
         for (int64_t at = 0; at < count; at += CF_TASK_MR) {
             tile_block(&m->tiling, rows, at / CF_TILE, count - at > CF_TILE, &weights, (int32_t *)sums + at * CF_NR);
             /* The block before this one, while the processor makes these sums. */
-            if (block + 1 == blocks) finish(p, pointers, done, at, panels, last, sums);
+            if (finishes && block + 1 == blocks) finish(p, pointers, done, at, panels, last, sums);
             done = at;
         }
-        if (block + 1 == blocks) finish(p, pointers, done, count, panels, last, sums);
+        if (finishes && block + 1 == blocks) finish(p, pointers, done, count, panels, last, sums);
     }
-    if (!last) run_epilogue(&m->layer, &m->data, pointers, 0, count, p->channel, channels, sums, CF_NR);
+    if (!last) finish_block(m, pointers, count, p->channel, channels, sums);
 }
 
 /* Channels `channel` to `end` of `count` pixels from number `first` on. */

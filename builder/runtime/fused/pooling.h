@@ -270,10 +270,46 @@ static void run_pool(cf_context *context, const cf_pooling *p, const float *inpu
 
 typedef struct {
     const cf_repack *repack;
-    const char *input; /* floats, of any alignment */
-    float *output;
-    int64_t row_tasks;
+    const char *input; /* of any alignment */
+    char *output;
+    int64_t row_tasks, input_size, output_size; /* the latter: bytes of a number */
 } cf_repack_plan;
+
+#if CF_HAS_INTEGER
+/* Copy `count` bytes, in which a mask changes some bits. */
+INLINE void copy_masked(const char *from, char *to, int64_t count, uint8_t mask) {
+    for (int64_t i = 0; i < count; i++) to[i] = (char)((uint8_t)from[i] ^ mask);
+}
+
+/* One row of `pixels` pixels to bytes as integer layers have them, or back. */
+static void repack_bytes(const cf_repack *r, const char *in, char *out, int64_t pixels) {
+    const int64_t step = r->input.pixel, to_step = r->output.pixel, channels = r->channels;
+    const int dense = step == channels && to_step == channels;
+    const int64_t runs = dense ? 1 : pixels, run = dense ? pixels * channels : channels;
+    if (r->form == CF_REPACK_CENTRED) {
+        const int32_t offset = r->zero - CF_BYTES_LESS;
+        for (int64_t x = 0; x < runs; x++) {
+            for (int64_t c = 0; c < run; c++) {
+                int32_t number;
+                memcpy(&number, in + (x * step + c) * (int64_t)sizeof number, sizeof number);
+                out[x * to_step + c] = (char)(number + offset);
+            }
+        }
+        return;
+    }
+    const uint8_t mask = (r->form == CF_REPACK_SIGNED) == (CF_BYTES_LESS == 0) ? 0x80 : 0;
+    int64_t x = 0;
+    if (channels < 4 && to_step == 4) { /* words: what is behind a pixel's channels does not matter */
+        for (; (x + 1) * step + 4 <= pixels * step; x++) {
+            uint32_t word;
+            memcpy(&word, in + x * step, sizeof word);
+            word ^= mask * 0x01010101u;
+            memcpy(out + x * to_step, &word, sizeof word);
+        }
+    }
+    for (; x < runs; x++) copy_masked(in + x * step, out + x * to_step, run, mask);
+}
+#endif
 
 static void repack_task(void *argument, int64_t task, uint32_t thread) {
     (void)thread;
@@ -281,24 +317,34 @@ static void repack_task(void *argument, int64_t task, uint32_t thread) {
     const cf_repack *r = plan->repack;
     const int64_t image = task / plan->row_tasks, row_task = task % plan->row_tasks;
     const int64_t end = part_start(r->size[0], row_task + 1, plan->row_tasks);
-    const size_t pixel_bytes = (size_t)r->channels * sizeof(float);
+    const int64_t pixel_bytes = r->channels * plan->output_size;
     for (int64_t row = part_start(r->size[0], row_task, plan->row_tasks); row < end; row++) {
         const int64_t first = r->input.first + image * r->input.image + row * r->input.row;
-        const char *in = plan->input + first * (int64_t)sizeof(float);
-        float *out = plan->output + r->output.first + image * r->output.image + row * r->output.row;
+        const int64_t to = r->output.first + image * r->output.image + row * r->output.row;
+        const char *in = plan->input + first * plan->input_size;
+        char *out = plan->output + to * plan->output_size;
+#if CF_HAS_INTEGER
+        if (r->form != CF_REPACK_FLOATS) {
+            repack_bytes(r, in, out, r->size[1]);
+            continue;
+        }
+#endif
         if (r->input.pixel == r->channels && r->output.pixel == r->channels) {
-            memcpy(out, in, (size_t)r->size[1] * pixel_bytes);
+            memcpy(out, in, (size_t)(r->size[1] * pixel_bytes));
         } else {
             for (int64_t x = 0; x < r->size[1]; x++) {
-                memcpy(out + x * r->output.pixel, in + x * r->input.pixel * (int64_t)sizeof(float), pixel_bytes);
+                memcpy(out + x * r->output.pixel * plan->output_size, in + x * r->input.pixel * plan->input_size,
+                       (size_t)pixel_bytes);
             }
         }
     }
 }
 
 static void run_repack(cf_context *context, const cf_repack *r, const void *input, float *output) {
-    cf_repack_plan plan = {.repack = r, .input = input, .output = output};
-    const cf_number number = {sizeof(float), 0};
+    const int bytes = CF_HAS_INTEGER && r->form != CF_REPACK_FLOATS;
+    const cf_number number = bytes ? zero_byte(r->zero) : (cf_number){sizeof(float), 0};
+    cf_repack_plan plan = {.repack = r, .input = input, .output = (char *)output, .output_size = number.size};
+    plan.input_size = bytes && r->form != CF_REPACK_CENTRED ? 1 : (int64_t)sizeof(float);
     cf_halos halos = {.count = 0};
     add_halo(&halos, number, output, &r->output, &r->halo, r->batch, r->size[0], r->size[1], r->channels);
     /* 64 KB are worth another task. */

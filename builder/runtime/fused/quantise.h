@@ -87,9 +87,10 @@ static void quantise_task(void *argument, int64_t task, uint32_t thread) {
     const cf_view *in = &layer->input;
     const int64_t part = task % q->parts, row = task / q->parts % q->rows, image = task / q->parts / q->rows;
     const int64_t first = part_start(q->columns, part, q->parts), end = part_start(q->columns, part + 1, q->parts);
-    const int64_t step = q->sample[1] * in->pixel, count = layer->in_channels, size = value_size(layer);
+    const int64_t step = q->sample[1] * in->pixel, size = value_size(layer);
     const char *from = q->input + (image * in->image + row * q->sample[0] * in->row + first * step) * size;
     const int64_t channels = q->channels, columns = end - first;
+    const int64_t count = layer->input_rounded ? channels : layer->in_channels; /* pixels of bytes begin at words */
     cf_quantised *to = q->output + ((image * q->rows + row) * q->columns + first) * channels;
     const int64_t at_once = step == channels && count == channels ? columns : 1;
     const cf_quantiser by = quantiser(layer->input_scale, layer->input_zero, q->offset);

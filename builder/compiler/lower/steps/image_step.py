@@ -99,9 +99,17 @@ class NormStep(Step):
         return frozenset({"NORM"})
 
 
+_REPACK_FORMS = {"int8": "CF_REPACK_SIGNED", "uint8": "CF_REPACK_UNSIGNED", "int32": "CF_REPACK_CENTRED"}
+
+
 @dataclass(frozen=True)
 class RepackStep(Step):
-    """A copy of a dense NHWC tensor into a View with a halo of zeros, or back."""
+    """A copy of a dense NHWC tensor into a View with a halo of zeros, or back.
+
+    With ``dtype`` "int8" or "uint8", of bytes from one form to the other: as a tensor has them, and as RoundedImage
+    does. With "int32", of numbers to which ``zero`` is added, to bytes as in RoundedImage. ``zero``: the byte of the
+    halo.
+    """
 
     kernel_table = "fused"
 
@@ -111,8 +119,17 @@ class RepackStep(Step):
     size: tuple[int, int]
     channels: int
     halo: tuple[int, int, int, int]
+    dtype: str = "float32"
+    zero: int = 0
+
+    @property
+    def kernel_kinds(self) -> frozenset[KernelKind]:
+        """Optional parts of the fused kernels that the step needs."""
+        return frozenset() if self.dtype == "float32" else frozenset({"INTEGER"})
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
         """Return the lines of C that run the step."""
         values: dict[str, object] = {"batch": self.batch, "size": format_list(self.size), "channels": self.channels}
+        if self.dtype != "float32":
+            values |= {"form": _REPACK_FORMS[self.dtype], "zero": self.zero}
         return format_two_view_call("repack", "repack", values, self.input, self.output, self.halo)

@@ -88,6 +88,10 @@ class LayerStep(Step):
     weight_type: WeightType = "float32"
     weight_scale: Reads[Buffer | None] = None  # int8 has one, from packing.pack_scale
     weight_sums: Reads[Buffer | None] = None  # integer layers have them, from packing.pack_sums
+    sum_bias: Reads[Buffer | None] = (
+        None  # only for integer layers: int32 that is added to sums, from packing.pack_bias
+    )
+    stores_sums: bool = False  # only for integer layers: the output is the sums in int32, and there is no epilogue
     quantisation: Quantisation | None = None  # only integer layers have it
     input_rounded: bool = False  # only for integer layers
     rounded: Writes[RoundedImage | None] = None
@@ -187,6 +191,8 @@ class LayerStep(Step):
             values["input_rounded"] = 1
         if self.joined > 1:
             values["joined"] = self.joined
+        if self.stores_sums:
+            values["stores_sums"] = 1
         rounded = self.rounded
         if rounded is not None:
             values |= {"rounded": format_view(rounded.view), "rounded_halo": format_list(rounded.halo)}
@@ -212,4 +218,5 @@ class LayerStep(Step):
             "scratch": self.scratch,
             "weight_scale": self.weight_scale,
             "weight_sums": self.weight_sums,
+            "sum_bias": self.sum_bias,
         }

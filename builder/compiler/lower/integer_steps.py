@@ -1,0 +1,146 @@
+"""Steps of layers of integers, and the tensors of bytes between them.
+
+XLA's kernels, feeds and fetches have such a tensor as it is, densely. Layers of integers have it as the kernels count
+bytes, with a halo, and with pixels that begin at words of four bytes: a RepackStep makes one of the other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from builder.compiler.lower.allocation import Allocator, PlacedImage
+from builder.compiler.lower.compress import StoredWeights
+from builder.compiler.lower.decisions import StepInfo
+from builder.compiler.lower.hlo import Value
+from builder.compiler.lower.integer_layers import IntegerLayer
+from builder.compiler.lower.layers import get_op_name
+from builder.compiler.lower.layouts import (
+    TensorLayout,
+    get_written_image,
+    list_read_images,
+    make_byte_layout,
+    make_dense_layout,
+)
+from builder.compiler.lower.packing import pack_bias, pack_layer
+from builder.compiler.lower.pixel_packing import choose_joined_pixels, join_pixels, join_weights
+from builder.compiler.lower.program_plan import ProgramPlan
+from builder.compiler.lower.steps.image_step import RepackStep
+from builder.compiler.lower.steps.layer_step import Epilogue, LayerStep
+from builder.compiler.lower.steps.quantisation import Quantisation, RoundedImage
+
+
+class IntegerAllocator(Allocator):
+    """Allocator of the tensors of bytes of layers of integers; ``byte_images`` has them as those layers read them."""
+
+    def __init__(self, plan: ProgramPlan, states: int) -> None:
+        super().__init__(plan, states)
+        self.byte_images: dict[tuple[Value, TensorLayout], PlacedImage] = {}
+
+    def add_integer_layer(self, layer: IntegerLayer) -> None:
+        """Append the step of ``layer``, and copies of its input and output for steps that have bytes otherwise."""
+        core, rounding = layer.core, layer.rounding
+        name, image = core.value.instruction.name, get_written_image(layer)
+        source = self._find_bytes(layer)
+        rounded = output = None
+        if rounding is None:
+            output = self._place_output(layer.end.base, image)
+        else:
+            layout = self.plan.byte_layouts[layer.end.base]
+            rounded = PlacedImage(self._reserve_memory(layout.size), layout)
+            self.byte_images[layer.end.base, layout] = rounded
+        target = output or rounded
+        assert target is not None
+        gapless = target.layout.pixel == core.geometry.out_channels and output is None
+        joined = choose_joined_pixels(core.geometry) if gapless else 1
+        computed = join_pixels(core.geometry, joined)
+        scratch = self._reserve_scratch(computed, "integer", None)
+        step = LayerStep(
+            name,
+            "integer",
+            source.make_view(),
+            output=output.make_view() if output else None,
+            epilogue=self._make_integer_epilogue(layer, joined),
+            geometry=core.geometry,
+            in_size=core.in_size,
+            padding=core.padding,
+            scratch=scratch.buffer if scratch else None,
+            input_rounded=True,
+            rounded=RoundedImage(rounded.make_view(), rounded.layout.halo, rounding.by)
+            if rounded and rounding
+            else None,
+            joined=joined,
+            **self._store_integer_weights(layer, joined),
+        )
+        matched = ("sums",) if rounding is None else ("bias", "affine", "rounding")
+        moved = source.layout.size + target.layout.size * (4 if output else 1) + step.weights.size
+        note = StepInfo(
+            name, "layer", matched, "integer", core.geometry.flop, moved, gives=get_op_name(layer.end.instruction)
+        )
+        self._append_step(step, note)
+        if rounded is not None and layer.end.base in self.plan.dense_bytes:
+            self._unpack_bytes(layer.end.base, rounded)
+
+    def _make_integer_epilogue(self, layer: IntegerLayer, joined: int) -> Epilogue:
+        nothing = self._place_channels(np.zeros(layer.core.geometry.out_channels), joined)
+        if layer.rounding is None:
+            return Epilogue(nothing)
+        return Epilogue(nothing, "clamp", layer.rounding.low, layer.rounding.high)
+
+    def _store_integer_weights(self, layer: IntegerLayer, joined: int) -> dict[str, Any]:
+        geometry, rounding = layer.core.geometry, layer.rounding
+        numbers = join_weights(layer.kernel, joined, geometry.stride[1])
+        factor = np.ones(geometry.out_channels, np.float32) if rounding is None else rounding.factor
+        stored = StoredWeights("int8", layer.kernel, layer.kernel, factor)
+        packed = pack_layer(numbers, "integer", kind="int8")
+        fields = self.store.add_layer(
+            layer.core.name, stored, packed, Quantisation(1.0, layer.zero), joined=joined, numbers=numbers
+        )
+        if rounding is None:
+            return fields | {"stores_sums": True}
+        bias = np.tile(rounding.bias, joined)
+        return fields | {"sum_bias": self.store.add_constant(pack_bias(bias))}
+
+    def _find_bytes(self, layer: IntegerLayer) -> PlacedImage:
+        """Return the input of ``layer`` in the form and with the halo that it reads."""
+        ((value, image, halo),) = list_read_images(layer)
+        base = value.base
+        layout = self.plan.byte_layouts[base]
+        if layout.image != image:
+            stored, layout = self.byte_images.get((base, layout)), make_byte_layout(image, halo)
+            if stored is not None and stored.layout.is_dense and layout.is_dense:
+                return PlacedImage(stored.storage, layout)
+        if (base, layout) not in self.byte_images:
+            self.byte_images[base, layout] = self._pack_bytes(layer, layout)
+        return self.byte_images[base, layout]
+
+    def _pack_bytes(self, layer: IntegerLayer, layout: TensorLayout) -> PlacedImage:
+        """Copy the input of ``layer`` from where XLA's kernels or the caller put it."""
+        source = PlacedImage(self.values[layer.input.base], make_dense_layout(layout.image))
+        target = PlacedImage(self._reserve_memory(layout.size), layout)
+        self._append_repack(layer.input.base, source, target, layer.zero)
+        return target
+
+    def _unpack_bytes(self, value: Value, source: PlacedImage) -> None:
+        """Copy bytes to where XLA's kernels or the caller find them."""
+        dense = make_dense_layout(source.layout.image)
+        target = PlacedImage(self._reserve_memory(dense.size), dense)
+        self.values[value] = target.storage
+        self._append_repack(value, source, target, 0)
+
+    def _append_repack(self, value: Value, source: PlacedImage, target: PlacedImage, zero: int) -> None:
+        batch, height, width, channels = target.layout.image
+        name = f"{value.instruction.name} as bytes"
+        step = RepackStep(
+            name,
+            source.make_view(),
+            target.make_view(),
+            batch,
+            (height, width),
+            channels,
+            halo=target.layout.halo,
+            dtype=value.dtype,
+            zero=zero,
+        )
+        self._append_step(step, StepInfo(name, "repack", bytes=source.storage.size + target.storage.size))

@@ -1,0 +1,136 @@
+"""Layers of integers as quantised models write them in HLO: what is matched, what is not, and the steps that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from builder.base.errors import LowerError
+from builder.compiler.lower.build_program import assemble_program
+from builder.compiler.lower.hlo import read_dag
+from builder.compiler.lower.integer_layers import IntegerLayer, find_integer_layers
+from builder.compiler.lower.program import Program
+from builder.compiler.lower.schedule import schedule_tasks
+from builder.compiler.lower.steps.image_step import RepackStep
+from builder.compiler.lower.steps.layer_step import LayerStep
+from tests.support.hlo import Module
+from tests.support.places import ports_of
+
+RANDOM = np.random.default_rng(5)
+
+
+def weights(*shape: int) -> Any:
+    return RANDOM.integers(-128, 128, shape)
+
+
+def centre(m: Module, x: Any, zero: int) -> Any:
+    wide = m.convert(x, "int32")
+    return m.elementwise("add", wide, m.spread(-zero, x.shape.dimensions, "int32")) if zero else wide
+
+
+def round_sums(m: Module, sums: Any, zero: int = -3, dtype: str = "int8", least: int = -128) -> Any:
+    """What follows a convolution: its bias, a factor for each channel, and bytes."""
+    shape, channels = sums.shape.dimensions, sums.shape.dimensions[-1]
+    sums = m.elementwise("add", sums, m.spread(RANDOM.integers(-99, 99, channels), shape, "int32"))
+    scaled = m.elementwise(
+        "multiply", m.convert(sums, "float32"), m.spread(RANDOM.uniform(0.001, 0.01, channels), shape)
+    )
+    moved = m.elementwise("round-nearest-even", scaled)
+    moved = m.elementwise("add", moved, m.spread(float(zero), shape)) if zero else moved
+    bounds = [m.spread(float(bound), shape) for bound in (least, least + 255)]
+    return m.convert(m.add("clamp", (bounds[0], moved, bounds[1]), shape), dtype)
+
+
+def convolve(m: Module, x: Any, outputs: int, zero: int = 7, kernel: Any = None) -> Any:
+    kernel = weights(3, 3, x.shape.dimensions[-1], outputs) if kernel is None else kernel
+    return m.convolution(centre(m, x, zero), m.constant(kernel, "int32"), padding=1)
+
+
+def lower(m: Module) -> Program:
+    dag = read_dag(m.result)
+    feeds, fetches = ports_of(dag)
+    program, _ = assemble_program(dag, schedule_tasks(dag, []), Program((), feeds, fetches, (), 0, 0))
+    return program
+
+
+@pytest.mark.parametrize(("dtype", "least", "zero"), [("int8", -128, -128), ("int8", -128, 0), ("uint8", 0, 255)])
+def test_a_chain_stays_bytes(dtype: str, least: int, zero: int) -> None:
+    """Bytes have another form only where the caller sees them, and halos are where a layer reads them."""
+    m = Module()
+    first = round_sums(m, convolve(m, m.parameter(2, 6, 6, 8, dtype=dtype), 16, zero), zero, dtype, least)
+    m.tuple(round_sums(m, convolve(m, first, 24, zero), zero, dtype, least))
+    program = lower(m)
+    assert [type(step) for step in program.steps] == [RepackStep, LayerStep, LayerStep, RepackStep]
+    one, two = (step for step in program.steps if isinstance(step, LayerStep))
+    assert one.rounded is not None
+    assert two.rounded is not None
+    assert (one.rounded.halo, two.rounded.halo) == ((1, 1, 1, 1), (0, 0, 0, 0))
+    assert one.rounded.by.zero == zero - least
+    assert two.quantisation is not None
+    assert two.quantisation.zero == zero - least
+    assert (one.epilogue.low, one.epilogue.high) == (least - zero, least + 255 - zero)
+
+
+def test_the_numbers_of_a_layer() -> None:
+    m, kernel = Module(), weights(3, 3, 5, 4)
+    m.tuple(round_sums(m, convolve(m, m.parameter(1, 4, 4, 5, dtype="int8"), 4, kernel=kernel)))
+    (layer,) = find_integer_layers(read_dag(m.result))
+    np.testing.assert_array_equal(layer.kernel, kernel)
+    assert layer.zero == 135
+    assert layer.rounding is not None
+    assert (layer.rounding.by.zero, layer.rounding.low, layer.rounding.high) == (125, -125.0, 130.0)
+
+
+def test_channels_that_are_no_fours_are_read_as_words() -> None:
+    m = Module()
+    m.tuple(round_sums(m, convolve(m, m.parameter(1, 4, 4, 3, dtype="int8"), 4)))
+    step = next(step for step in lower(m).steps if isinstance(step, LayerStep))
+    assert step.input.pixel == 4
+
+
+def test_rows_of_a_flat_image_are_read_where_they_lie() -> None:
+    m = Module()
+    x = round_sums(m, convolve(m, m.parameter(2, 4, 4, 8, dtype="int8"), 4))
+    flat = m.add("reshape", (x,), (2, 64), "int8")
+    m.tuple(round_sums(m, m.dot(centre(m, flat, -3), m.constant(weights(64, 10), "int32"))))
+    assert [type(step) for step in lower(m).steps] == [RepackStep, LayerStep, LayerStep, RepackStep]
+
+
+def _spoil(change: Callable[[Module, Any], Any]) -> Module:
+    m = Module()
+    x = m.parameter(1, 4, 4, 8, dtype="int8")
+    m.tuple(round_sums(m, change(m, x)))
+    return m
+
+
+NOT_LAYERS = {
+    "weights beyond int8": lambda m, x: convolve(m, x, 4, kernel=np.full((3, 3, 8, 4), 128)),
+    "weights that are an input": lambda m, x: m.convolution(centre(m, x, 1), m.parameter(3, 3, 8, 4, dtype="int32")),
+    "a zero point that no byte has": lambda m, x: convolve(m, x, 4, zero=300),
+    "integers that are no bytes": lambda m, x: m.convolution(
+        m.parameter(1, 4, 4, 8, dtype="int32"), m.constant(weights(3, 3, 8, 4), "int32"), padding=1
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOT_LAYERS)
+def test_what_stays_with_xla(name: str) -> None:
+    m = _spoil(NOT_LAYERS[name])
+    assert find_integer_layers(read_dag(m.result)) == []
+    with pytest.raises(LowerError, match="nothing stores"):
+        lower(m)
+
+
+def test_sums_that_are_fetched_are_stored() -> None:
+    """As everything is that XLA's kernels need on the way to bytes."""
+    m = Module()
+    sums = convolve(m, m.parameter(1, 4, 4, 8, dtype="int8"), 4)
+    m.tuple(sums)
+    dag = read_dag(m.result)
+    (task,) = schedule_tasks(dag, []).tasks
+    assert isinstance(task, IntegerLayer)
+    assert task.rounding is None
+    assert [step.stores_sums for step in lower(m).steps if isinstance(step, LayerStep)] == [True]

@@ -160,13 +160,8 @@ def _format_ports(title: str, ports: Sequence[PortInfo]) -> Iterator[str]:
     names = [escape_invisible(port.name) for port in ports]
     width = max(map(len, names), default=0)
     for name, port in zip(names, ports, strict=True):
-        yield f"  {name.ljust(width)}  {escape_invisible(port.dtype)} {_format_shape(port.shape)}"
-
-
-def _format_shape(shape: Sequence[int | None] | None) -> str:
-    if shape is None:
-        return "of any shape"
-    return f"[{', '.join('?' if size is None else str(size) for size in shape)}]"
+        values = "" if port.quantised is None else f", (value - {port.quantised[1]}) * {port.quantised[0]:.6g}"
+        yield f"  {name.ljust(width)}  {escape_invisible(f'{port.dtype} {port.describe_shape()}')}{values}"
 
 
 def format_checks(checked: CheckedBundle) -> Iterator[str]:

@@ -25,13 +25,14 @@ from builder.config.address import Address
 from builder.config.checkpoints import explain_if_weights
 from builder.config.rules import CODE, guess_format, is_saved_model
 from builder.importers.draft_image import draft_image
-from builder.importers.ports import ASSUMED_DIM, ModelPorts, PortInfo, format_shape
+from builder.importers.ports import ASSUMED_DIM, ModelPorts, PortInfo
 
 Describe = Callable[[Source, Path], ModelPorts]
 
 TOP_K = 5
 _FLOATS = {"float16", "bfloat16", "float32", "float64"}
 _PLACES = re.compile("box|landmark|keypoint|coord")
+_WHOLE = {"bool", "int32", "int64"}
 _IDS = {"int32", "int64", "float32"}
 
 
@@ -215,26 +216,36 @@ def _draft_feeds(
     feeds: list[FeedSpec] = []
     for port in ports.feeds:
         is_image = image is not None and image.feed in (port.name, None)
-        open_dims = port.shape is not None and None in port.shape[1:] and not is_image
+        leading = _choose_batch(ports)
+        fixed = ports.fix_batch(port, leading).shape
+        open_dims = fixed is not None and None in fixed[1:] and not is_image
         place = f"feeds.{len(feeds)}"
         if port.value is not None:
             notes[f"{place}.value"] = (
-                "Check: it seems only to tell training from inference, for which this is its value. Delete the line if "
+                "Check: it seems only to choose a branch, as for inference and not for training. Delete the line if "
                 "callers are to pass it."
             )
             feeds.append(FeedSpec(port.name, value=(port.value,)))
             continue
         missing = ports.facts is not None and port.name in ports.facts.missing and not is_image
-        if form != "graph_def" and not open_dims and port.shape is not None and not missing:
+        number = port.shape == () and port.dtype in _WHOLE
+        if form != "graph_def" and not open_dims and port.shape is not None and not missing and not number:
             continue
         shape = None
         if port.shape is None and not is_image:
             notes[place] = f"Add the shape {port.name} is called with, batch first: the model leaves its rank open."
-        elif open_dims and port.shape is not None:
-            leading = _choose_batch(ports)
-            length = (ports.facts and ports.facts.length) or ASSUMED_DIM
-            shape = tuple(dim or (leading if i == 0 else length) for i, dim in enumerate(port.shape))
-            notes[f"{place}.shape"] = f"Check: the model says {format_shape(port.shape)}; each ? is taken as {length}."
+        elif open_dims and fixed is not None:
+            known = ports.facts.shapes.get(port.name, ()) if ports.facts else ()
+            sizes = known or tuple(leading if i == 0 else ASSUMED_DIM for i in range(len(fixed)))
+            shape = tuple(dim or size for dim, size in zip(fixed, sizes, strict=True))
+            notes[f"{place}.shape"] = f"Check: the model says {port.describe_shape()}" + (
+                "; it runs at these sizes." if known else f"; each open size is taken as {ASSUMED_DIM}."
+            )
+        if number:
+            notes[place] = (
+                "Callers pass one number. If it only chooses a branch, such as a rate, and is always the same, add "
+                "`value`: the other branches are then left out."
+            )
         if missing:
             notes[f"{place}.nan"] = "The graph looks for NaN here, as for a missing number: callers may send it."
         feeds.append(FeedSpec(port.name, shape, nan=missing))

@@ -65,7 +65,7 @@ def draft_image(ports: ModelPorts, name: str, notes: dict[str, str]) -> ImageSpe
     facts = ports.facts or GraphFacts(())
     scaling = next((candidate for candidate in facts.scalings if candidate.feed == feed.name), None)
     height, width, channels = size
-    assumed = (scaling and scaling.size) or (ASSUMED_SIDE, ASSUMED_SIDE)
+    assumed = (scaling and scaling.size) or _read_sides(facts.shapes.get(feed.name)) or (ASSUMED_SIDE, ASSUMED_SIDE)
     for key, side, other in (("width", width, assumed[1]), ("height", height, assumed[0])):
         if side is None:
             notes[f"image.{key}"] = f"Check: the model leaves its {key} open; {other} is assumed."
@@ -80,6 +80,12 @@ def draft_image(ports: ModelPorts, name: str, notes: dict[str, str]) -> ImageSpe
     if feed.dtype == "uint8":
         return image
     return _choose_scale(image, scaling, facts.family, notes)
+
+
+def _read_sides(shape: tuple[int, ...] | None) -> tuple[int, int] | None:
+    """Return the height and width at which the model runs, if that is known."""
+    height, width, _ = read_image_size(shape) or (None, None, 0)
+    return (height, width) if height and width else None
 
 
 def _is_image(feed: PortInfo, name: str) -> bool:

@@ -107,6 +107,8 @@ def _follow_input(start: Any) -> tuple[list[Any], list[Any]]:
     ends: dict[Any, Any] = {}
     for op in start.graph.get_operations():  # Each is after those that it reads.
         read = [i for i, tensor in enumerate(op.inputs) if tensor.ref() in varying]
+        if read and op.type == "XlaCallModule":  # Its steps cannot be seen.
+            return [], []
         if not read or op.type in _OF_SHAPES or op is start.op or op.name.startswith("fetch/"):
             continue
         varying |= {tensor.ref() for tensor in op.outputs}

@@ -22,12 +22,9 @@ from builder.importers.graph import FrozenGraph, GraphPort
 from builder.importers.input_scaling import find_scaling
 from builder.importers.loaded import LoadedModel
 from builder.importers.model_import import freeze_model, open_source
-from builder.importers.ports import ASSUMED_DIM, ASSUMED_SIDE, GraphFacts, ModelPorts, PortInfo, read_image_size
+from builder.importers.ports import ASSUMED_SIDE, LENGTHS, GraphFacts, ModelPorts, PortInfo, read_image_size
 from builder.importers.rewrite import find_reachable, map_node_inputs, node_of
 from builder.importers.variables_state import assign_variables
-
-_LENGTHS = (ASSUMED_DIM, 32, 512, 16_000, 8)
-"""Sizes to try for open dimensions, in this order."""
 
 _TRANSPARENT = frozenset({"Cast", "Identity", "IdentityN", "Reshape", "Squeeze"})
 """Ops that leave the values of a tensor as they are."""
@@ -46,11 +43,11 @@ def describe_model(source: Source, path: Path, *, thorough: bool = False) -> Mod
     if source.format == "graph_def":  # Freezing it needs the names of its ports.
         names = [[port.name for port in ports] for ports in (loaded.ports.feeds, loaded.ports.fetches)]
         loaded = open_source(source, path, tuple(map(FeedSpec, names[0])), tuple(map(FetchSpec, names[1])))
-    return replace(loaded.ports, facts=_study_graph(loaded, source, _LENGTHS if open_lengths else _LENGTHS[:1]))
+    return replace(loaded.ports, facts=_study_graph(loaded, source, LENGTHS if open_lengths else LENGTHS[:1]))
 
 
-def find_facts(graph: FrozenGraph, length: int | None = None) -> GraphFacts:
-    """Find the facts in ``graph``; ``length`` is the size that was tried for open dimensions, if any."""
+def find_facts(graph: FrozenGraph) -> GraphFacts:
+    """Find the facts in ``graph``."""
     definition = graph.read_reference()
     nodes = {node.name: node for node in definition.node}
     images = [port for port in graph.feeds if len(port.spec.shape) == 4 and port.spec.shape[3] in (1, 3)]
@@ -58,7 +55,7 @@ def find_facts(graph: FrozenGraph, length: int | None = None) -> GraphFacts:
     endings = {port.spec.name: _find_ending(nodes, port.tensor) for port in graph.fetches}
     known = {name: op for name, op in endings.items() if op not in _UNKNOWN}
     missing = find_missing_values(definition, graph.feeds)
-    return GraphFacts(tuple(filter(None, scalings)), known, find_family(nodes), length, missing)
+    return GraphFacts(tuple(filter(None, scalings)), known, find_family(nodes), missing=missing)
 
 
 def _study_graph(loaded: LoadedModel, source: Source, lengths: Sequence[int]) -> GraphFacts | None:
@@ -70,7 +67,7 @@ def _study_graph(loaded: LoadedModel, source: Source, lengths: Sequence[int]) ->
         with contextlib.suppress(Exception), tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
             graph = freeze_model(loaded, spec, Path(folder))
             if len(lengths) == 1 or _can_run(graph):
-                return find_facts(graph, length)
+                return replace(find_facts(graph), shapes={feed.name: feed.shape for feed in feeds if feed.shape})
     return None
 
 

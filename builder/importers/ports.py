@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from builder.base.errors import ImportModelError
@@ -13,11 +13,17 @@ from builder.importers.input_scaling import InputScaling
 ASSUMED_SIDE = 224
 """The side in pixels of an image whose size the model leaves open, as in most published networks."""
 
+SIDES = ((ASSUMED_SIDE, ASSUMED_SIDE), (640, 640), (48, 320), (32, 128), (64, 64))
+"""Heights and widths to try, where an image's are open: of networks for objects, faces and lines of text."""
+
 SMALLEST_SIDE = 16
 """The least side of images by which they are told from other tensors."""
 
 ASSUMED_DIM = 128
 """The default of any other dimension that the model leaves open."""
+
+LENGTHS = (ASSUMED_DIM, 32, 512, 16_000, 8)
+"""Sizes to try for open dimensions, in this order."""
 
 
 OpenShape = tuple[int | None, ...]
@@ -41,9 +47,12 @@ def read_image_size(shape: OpenShape | None) -> tuple[int | None, int | None, in
     return None
 
 
-def format_shape(shape: OpenShape | None) -> str:
-    """Format a shape for a message, with "?" for open dimensions."""
-    return "of unknown rank" if shape is None else f"[{', '.join('?' if d is None else str(d) for d in shape)}]"
+def format_shape(shape: OpenShape | None, names: Sequence[str] = ()) -> str:
+    """Format a shape for a message, with "?" or their ``names`` for open dimensions."""
+    if shape is None:
+        return "of unknown rank"
+    named = zip(shape, names or [""] * len(shape), strict=True)
+    return f"[{', '.join((name or '?') if size is None else str(size) for size, name in named)}]"
 
 
 @dataclass(frozen=True)
@@ -57,10 +66,19 @@ class PortInfo:
     name: str
     dtype: str
     shape: OpenShape | None
-    value: bool | float | None = None
-    """For inference, of an input that seems only to tell it from training."""
+    value: bool | int | float | None = None
+    """For an input that seems only to choose a branch: for inference, if it tells that from training."""
     rows: int | None = None
     """The rows of the table in which every element of the input is looked up; the framework raises on others."""
+
+    dimensions: tuple[str, ...] = ()
+    """The names of its open dimensions, "" for those without one, or for a size."""
+    quantised: tuple[float, int] | None = None
+    """Scale and zero point of integers that stand for the numbers ``(value - zero) * scale``."""
+
+    def describe_shape(self) -> str:
+        """Format the shape for a message."""
+        return format_shape(self.shape, self.dimensions)
 
     @property
     def has_open_length(self) -> bool:
@@ -73,14 +91,14 @@ class GraphFacts:
     """Facts read from a graph: its first steps for each image input that could be followed, and others.
 
     ``endings``: the op that makes each output, where known. ``family``: the name of its ImageFamily, or "".
-    ``length``: of the dimensions that the model leaves open, one at which it runs. ``missing``: the inputs in which it
-    looks for NaN.
+    ``shapes``: if the model leaves sizes open, shapes of all inputs at which it runs. ``missing``: the inputs in which
+    it looks for NaN.
     """
 
     scalings: tuple[InputScaling, ...]
     endings: Mapping[str, str] = field(default_factory=dict)
     family: str = ""
-    length: int | None = None
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
 
 
@@ -98,7 +116,15 @@ class ModelPorts:
     """None where they were not asked for, or the graph could not be frozen."""
     warnings: tuple[str, ...] = ()
     """Surprises for a caller, such as a name that had to be changed, in words."""
-    origin: str = ""  # For a Keras model, "written by Keras 2.15.0, read by ...".
+    origin: str = ""  # The programs that wrote it, such as "written by Keras 2.15.0, read by ...".
+
+    def fix_batch(self, port: PortInfo, batch: int) -> PortInfo:
+        """Return ``port`` with the size ``batch`` where a dimension has the name of any input's first dimension."""
+        names = {feed.dimensions[0] for feed in self.feeds if feed.dimensions} - {""}
+        if port.shape is None or names.isdisjoint(port.dimensions):
+            return port
+        named = zip(port.shape, port.dimensions, strict=True)
+        return replace(port, shape=tuple(batch if d is None and name in names else d for d, name in named))
 
     @property
     def have_strings(self) -> bool:

@@ -51,6 +51,7 @@ def pin_shapes(ports: ModelPorts, spec: ModelSpec) -> dict[str, Shape]:
         own = media if port.name == media_feed else None
         problems += check_dtype(port, "input", spec.source.format) if port.dtype != STRING else []
         declared = next((f.shape for f in spec.feeds if f.name == port.name), None)
+        port = ports.fix_batch(port, spec.batch) if declared is None else port
         fixed = port.shape[0] if port.shape and declared is None and spec.source.format in KERAS else None
         if fixed not in (None, spec.batch):
             problems.append(f"The model runs for batches of {fixed} alone: write `batch = {fixed}` under [model].")
@@ -169,7 +170,7 @@ def _pin_shape(
     if given is not None:
         if shape is not None and not _is_shape_possible(given, shape):
             raise ImportModelError(
-                f"[[feeds]] gives {port.name!r} the shape {list(given)}, but the model's is {format_shape(shape)}."
+                f"[[feeds]] gives {port.name!r} the shape {list(given)}, but the model's is {port.describe_shape()}."
             )
         shape = given
     if isinstance(media, ImageSpec):
@@ -183,7 +184,7 @@ def _pin_shape(
     if shape is None:
         what, example = "of unknown rank", f"[]  # a scalar; or the shape you call it with, such as [{batch}, 16]"
     else:
-        what = format_shape(port.shape)
+        what = port.describe_shape()
         example = "[" + ", ".join(str(d) if d else "16" for d in shape) + "]  # put your sizes where 16 stands"
     line = f"shape = {example}"
     if port.value is not None:

@@ -79,7 +79,10 @@ def _inspect_loaded(spec: ModelSpec, model: Path) -> dict[str, Any]:
         return Inspection(loaded.ports, None, check_preflight(spec, error.ops)).to_json()
     dynamic = tuple(f"{port.spec.name} {port.spec.describe_shape()}" for port in graph.fetches if port.spec.dynamic)
     parameters = _count_parameters(graph, graph.read_reference())
-    ports = replace(loaded.ports, facts=find_facts(graph), warnings=graph.warnings)
+    facts, own = find_facts(graph), loaded.ports.facts
+    if own:  # The file's own operators say more than the program made of it.
+        facts = replace(facts, endings=own.endings)
+    ports = replace(loaded.ports, facts=facts, warnings=graph.warnings)
     return Inspection(ports, parameters, check_preflight(spec, graph), dynamic, _describe_strings(graph)).to_json()
 
 

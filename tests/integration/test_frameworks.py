@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,33 @@ def test_a_network_of_onnx(
     onnx_models: Path, name: str, error: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert_builds(onnx_models / f"{name}.onnx", tmp_path, monkeypatch, error)
+
+
+def test_images_for_a_network_with_channels_first(
+    onnx_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What init drafts is built, and answers pixels as ONNX Runtime does the planes that NumPy makes of them."""
+    project = empty_project(tmp_path, monkeypatch)
+    model = onnx_models / "half.onnx"
+    assert main(["init", str(model), "--output", str(tmp_path / "model.toml")]) == 0
+    drafted = (tmp_path / "model.toml").read_text()
+    scaling = 'mean = [123.675, 116.28, 103.53]\nscale = ["1/58.395", "1/57.12", "1/57.375"]'
+    toml = re.sub(r"(?m)^mean = .*", scaling, re.sub(r"(?m)^scale = .*", "", drafted))
+    (tmp_path / "model.toml").write_text(toml)
+    assert main(["bundle", str(tmp_path / "model.toml"), "--in", "host"]) == 0
+    (feed,) = json.loads(Bundle.load(project.dist / "half").manifest.read_text())["feeds"]
+    pixels = np.random.default_rng(0).integers(0, 256, feed["shape"], np.uint8)
+    planes = (pixels - np.array([123.675, 116.28, 103.53])) / np.array([58.395, 57.12, 57.375])
+    np.save(tmp_path / "planes.npy", planes.transpose(0, 3, 1, 2).astype(np.float16))
+    script = (
+        "import sys, numpy, onnxruntime; session = onnxruntime.InferenceSession(sys.argv[1]);"
+        "numpy.save(sys.argv[3], session.run(None, {session.get_inputs()[0].name: numpy.load(sys.argv[2])})[0])"
+    )
+    python = ensure_environment(FRAMEWORKS["onnx"], print) / "bin" / "python"
+    files = [str(tmp_path / name) for name in ("planes.npy", "answer.npy")]
+    subprocess.run([python, "-c", script, model, *files], check=True, timeout=600)
+    ((answer,),) = run_library(project.dist / "half" / "layer" / "lib" / "libmodel.so", [[pixels]])
+    np.testing.assert_allclose(answer, np.load(tmp_path / "answer.npy"), atol=2e-3)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from builder.config import FeedSpec, FetchSpec, ImageSpec, ModelSpec, OutputSpec
 from builder.importers.draft import Describe, draft_spec, name_of, with_raw_outputs
 from builder.importers.input_scaling import InputScaling
 from builder.importers.ports import GraphFacts, ModelPorts, PortInfo
+from builder.importers.shapes import pin_shapes
 
 
 def ports(feeds: list[PortInfo], fetches: list[PortInfo], *signatures: str) -> Describe:
@@ -151,11 +152,12 @@ def test_scaling_is_that_of_the_graph_and_said(model: Path) -> None:
 
 
 def test_facts_come_back_from_json() -> None:
-    facts = GraphFacts((SCALING, replace(SCALING, reverses=True, size=(8, 9))), {"y": "Softmax"}, "a family", 32)
+    scalings = (SCALING, replace(SCALING, reverses=True, size=(8, 9)))
+    facts = GraphFacts(scalings, {"y": "Softmax"}, "a family", {"x": (1, 32)})
     made = ModelPorts((), (), facts=facts)
     rows = json.loads(json.dumps(asdict(made)))
     assert ModelPorts.from_json(rows) == made
-    for key, value in (("scalings", [{}]), ("scalings", 3), ("endings", []), ("length", "x")):
+    for key, value in (("scalings", [{}]), ("scalings", 3), ("endings", []), ("shapes", "x")):
         with pytest.raises(ImportModelError):
             ModelPorts.from_json(rows | {"facts": rows["facts"] | {key: value}})
 
@@ -214,6 +216,38 @@ def test_several_inputs_and_outputs(model: Path) -> None:
     ]
     assert "the model says [?, ?]" in text
     assert "Add the shape anything is called with" in text
+
+
+def test_sizes_at_which_the_model_runs(model: Path) -> None:
+    feeds = PortInfo("ids", "int64", (None, None)), PortInfo("photo", "float32", (None, 3, None, None))
+    facts = GraphFacts((), shapes={"ids": (1, 32), "photo": (1, 3, 48, 320)})
+    spec, text = drafted(model, lambda *_: ModelPorts(feeds, (CLASSES,), facts=facts))
+    assert spec.feeds == (FeedSpec("ids", (1, 32)),)
+    assert spec.image == ImageSpec("photo", 320, 48, scale=(1 / 255,))
+    assert "it runs at these sizes" in text
+
+
+def test_dimensions_of_one_name_are_the_batch(model: Path) -> None:
+    sound = PortInfo("sound", "float32", (None, 512), dimensions=("batch", ""))
+    state = PortInfo("state", "float32", (2, None, 128), dimensions=("", "batch", ""))
+    spec, _ = drafted(model, ports([sound, state], [CLASSES]))
+    assert spec.feeds == ()
+    made = ModelPorts((sound, state), (CLASSES,))
+    assert made.fix_batch(state, 4).shape == (2, 4, 128)
+    assert pin_shapes(made, replace(spec, source=Source("onnx", model), batch=4)) == {
+        "sound": (4, 512),
+        "state": (2, 4, 128),
+    }
+    assert state.describe_shape() == "[2, batch, 128]"
+
+
+def test_one_number_may_get_a_value(model: Path) -> None:
+    rate = PortInfo("rate", "int64", ())
+    spec, text = drafted(model, ports([PortInfo("x", "float32", (None, 8)), rate], [CLASSES]))
+    assert spec.feeds == (FeedSpec("rate"),)
+    assert "Callers pass one number" in text
+    spec, _ = drafted(model, ports([PortInfo("x", "float32", (None, 8)), replace(rate, value=16_000)], [CLASSES]))
+    assert spec.feeds == (FeedSpec("rate", value=(16_000,)),)
 
 
 def test_an_input_in_which_the_graph_looks_for_nan_takes_it(model: Path) -> None:

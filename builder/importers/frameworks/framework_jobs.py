@@ -3,22 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from itertools import repeat
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from builder.base.arrays import Array
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
 from builder.config import ModelSpec, Source
 from builder.importers.frameworks.framework_model import ANSWERED, ASKED, FrameworkModel, load_cases, save_cases
-from builder.importers.loaded import HOW_TO_TRUST
+from builder.importers.loaded import HOW_TO_TRUST, Shape
+from builder.importers.ports import LENGTHS, SIDES, GraphFacts, PortInfo, read_image_size
 from builder.importers.shapes import drop_constants, pin_shapes, read_constants
 
 
 def describe_ports(source: Source, path: Path) -> dict[str, Any]:
     """Return the ports of the model at ``path`` as JSON values. Raises ImportModelError."""
-    return asdict(_open_model(source, path).ports)
+    model = _open_model(source, path)
+    facts = replace(model.ports.facts or GraphFacts(()), shapes=_find_shapes(model))
+    return asdict(replace(model.ports, facts=facts))
+
+
+def _find_shapes(model: FrameworkModel) -> dict[str, Shape]:
+    """Return shapes that suit the model and at which it answers zeros; none if only the batch is open, or none does."""
+    model = model.fix_feeds(
+        {feed.name: np.array(feed.value, feed.dtype) for feed in model.ports.feeds if feed.value is not None}
+    )
+    feeds = [model.ports.fix_batch(feed, 1) for feed in model.ports.feeds]
+    if all(feed.shape is None or None not in feed.shape[1:] for feed in feeds):
+        return {}
+    for length, sides in zip(LENGTHS, SIDES, strict=True):
+        for rest in (length, 1):  # Sizes of further inputs may be the batch, without its name.
+            lengths = [length, *[rest] * (len(feeds) - 1)]
+            shapes = [_fill_shape(feed, sides, size) for feed, size in zip(feeds, lengths, strict=True)]
+            if _runs(model, [np.zeros(shape, feed.dtype) for shape, feed in zip(shapes, feeds, strict=True)]):
+                return {feed.name: shape for feed, shape in zip(feeds, shapes, strict=True)}
+    return {}
+
+
+def _fill_shape(feed: PortInfo, sides: tuple[int, int], length: int) -> Shape:
+    """Return the shape of ``feed`` for one item, with ``sides`` for those of an image, ``length`` for others."""
+    shape, size = feed.shape or (), read_image_size(feed.shape)
+    chosen = iter(side for side, known in zip(sides, size, strict=False) if known is None) if size else repeat(length)
+    return tuple(dim or (next(chosen) if number else 1) for number, dim in enumerate(shape))
+
+
+def _runs(model: FrameworkModel, feeds: Sequence[Array]) -> bool:
+    """Return whether the model can be written as a program for ``feeds``, and has answers with elements to them."""
+    import jax
+
+    try:
+        jax.eval_shape(model.make_function(), *feeds)
+        return all(value.size for value in model.answer(feeds))
+    except Exception:  # A build says why.
+        return False
 
 
 def convert_model(spec: ModelSpec, path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 
 from builder.base.arrays import Array, save_arrays
 from builder.importers.loaded import make_names_unique
-from builder.importers.ports import ModelPorts
+from builder.importers.ports import GraphFacts, ModelPorts, PortInfo
 
 ASKED, ANSWERED = "asked.npz", "answered.npz"
 """The files of the inputs of every case, and of its answers; an array is named ``<case>/<number>`` in both."""
@@ -47,6 +47,29 @@ class FrameworkModel:
 
         ports = replace(self.ports, feeds=tuple(port for port in self.ports.feeds if port.name not in values))
         return replace(self, ports=ports, make_function=make_function, answer=lambda feeds: self.answer(fill(feeds)))
+
+
+def make_port(name: str, dtype: str, sizes: Sequence[Any]) -> PortInfo:
+    """Return a port with ``sizes`` that are integers, or the names of open dimensions ("" for one without a name)."""
+    fixed = [size if isinstance(size, int) else None for size in sizes]
+    names = ("" if isinstance(size, int) else str(size) for size in sizes)
+    return PortInfo(name, dtype, tuple(fixed), dimensions=tuple(names) if None in fixed else ())
+
+
+def find_endings(
+    results: Mapping[str, Any], makers: Mapping[Any, tuple[str, Any]], transparent: Collection[str]
+) -> GraphFacts:
+    """Return the facts of a graph: the operator that computes each of ``results``, a value by the name of its port.
+
+    ``makers``: the operator of a value, and its first input. ``transparent`` ones leave the numbers as they are.
+    """
+    endings = {}
+    for port, value in results.items():
+        while value in makers and makers[value][0] in transparent:
+            value = makers[value][1]
+        if value in makers and makers[value][0].title() != "Div":  # It may end a softmax written in steps.
+            endings[port] = makers[value][0]
+    return GraphFacts((), endings)
 
 
 def save_cases(path: Path, cases: Mapping[str, Sequence[Array]]) -> None:

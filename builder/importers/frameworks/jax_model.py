@@ -13,7 +13,7 @@ from jax import export, tree_util
 from builder.base.arrays import Array
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
-from builder.importers.frameworks.framework_model import FrameworkModel, distinct_names
+from builder.importers.frameworks.framework_model import FrameworkModel, distinct_names, make_port
 from builder.importers.ports import ModelPorts, PortInfo
 
 _PLATFORM = "cpu"
@@ -65,7 +65,4 @@ def _list_paths(tree: Any, skip: int = 0) -> list[tuple[Any, ...]]:
 def _make_ports(paths: Sequence[tuple[Any, ...]], kind: str, avals: Sequence[Any]) -> tuple[PortInfo, ...]:
     """Return the ports; open dimensions are JAX's symbolic ones."""
     names = distinct_names([[getattr(key, "key", getattr(key, "name", key)) for key in path] for path in paths], kind)
-    return tuple(
-        PortInfo(name, str(aval.dtype), tuple(d if isinstance(d, int) else None for d in aval.shape))
-        for name, aval in zip(names, avals, strict=True)
-    )
+    return tuple(make_port(name, str(aval.dtype), aval.shape) for name, aval in zip(names, avals, strict=True))

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 from builder.base.arrays import Array
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
-from builder.importers.frameworks.framework_model import FrameworkModel, distinct_names
+from builder.importers.frameworks.framework_model import FrameworkModel, distinct_names, make_port
 from builder.importers.frameworks.torch_program import convert_to_jax
 from builder.importers.loaded import make_names_unique
 from builder.importers.ports import ModelPorts, PortInfo
@@ -129,6 +129,5 @@ def _make_ports(program: Any, names: Sequence[Any], visible: Sequence[str], file
                 f"{file}: {shown} is {type(value).__name__}, not a tensor. "
                 "Export a module that takes and gives tensors."
             )
-        shape = tuple(size if isinstance(size, int) else None for size in value.shape)
-        ports.append(PortInfo(shown, str(value.dtype).removeprefix("torch."), shape))
+        ports.append(make_port(shown, str(value.dtype).removeprefix("torch."), value.shape))
     return tuple(ports)

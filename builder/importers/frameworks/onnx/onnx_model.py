@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from builder.base.arrays import Array
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
-from builder.importers.frameworks.framework_model import FrameworkModel
+from builder.importers.frameworks.framework_model import FrameworkModel, find_endings, make_port
 from builder.importers.frameworks.onnx.graph_function import GraphRunner
 from builder.importers.loaded import make_names_unique
 from builder.importers.ports import ModelPorts, PortInfo
@@ -46,10 +46,20 @@ def open_onnx(path: Path) -> FrameworkModel:
         )
     weights = {tensor.name for tensor in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in weights]
-    rows = _count_rows(model.graph)
+    makers = {name: node for node in model.graph.node for name in node.output}
+    rows = _count_rows(model.graph, makers)
     declared = zip(_list_ports(inputs, path.name), inputs, strict=True)
-    feeds = tuple(replace(port, rows=rows.get(value.name)) for port, value in declared)
-    ports = ModelPorts(feeds, _list_ports(model.graph.output, path.name))
+    choices = _find_choices(model.graph, makers)
+    feeds = tuple(replace(port, rows=rows.get(value.name), value=choices.get(value.name)) for port, value in declared)
+    fetches = _list_ports(model.graph.output, path.name)
+    facts = find_endings(
+        {port.name: value.name for port, value in zip(fetches, model.graph.output, strict=True)},
+        {name: (node.op_type, next(iter(node.input), "")) for name, node in makers.items()},
+        _MOVES | {"QuantizeLinear", "DequantizeLinear"},
+    )
+    writer = " ".join(filter(None, (model.producer_name, model.producer_version))) or "an unnamed program"
+    versions = ", ".join(f"opset {version}{domain and f' of {domain}'}" for domain, version in opsets.items())
+    ports = ModelPorts(feeds, fetches, facts=facts, origin=f"written by {writer}, {versions}")
     runner = GraphRunner(opsets, {(item.domain, item.name): item for item in model.functions})
     nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
     if missing := sorted(set(runner.list_unsupported(nodes))):
@@ -85,12 +95,11 @@ def _list_ports(values: Sequence[Any], file: str) -> tuple[PortInfo, ...]:
     return tuple(_make_port(name, value, file) for name, value in zip(names, values, strict=True))
 
 
-def _count_rows(graph: Any) -> dict[str, int]:
+def _count_rows(graph: Any, makers: Mapping[str, Any]) -> dict[str, int]:
     """Find the inputs whose elements are looked up in a table, and the rows of the smallest table of each.
 
     ONNX Runtime raises on an index outside of the table; the program would take the nearest row.
     """
-    makers = {name: node for node in graph.node for name in node.output}
     sizes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     rows: dict[str, int] = {}
     for node in graph.node:
@@ -105,6 +114,23 @@ def _count_rows(graph: Any) -> dict[str, int]:
     return rows
 
 
+def _find_choices(graph: Any, makers: Mapping[str, Any]) -> dict[str, Any]:
+    """Find the constant with which an input is compared to choose a branch, such as the rate of samples."""
+    known = {
+        name: numpy_helper.to_array(node.attribute[0].t)
+        for name, node in makers.items()
+        if node.op_type == "Constant" and node.attribute[0].name == "value"
+    }
+    choosing = {node.input[0] for node in graph.node if node.op_type == "If"}
+    compared = [node.input for node in graph.node if node.op_type == "Equal" and node.output[0] in choosing]
+    return {
+        name: known[other].item()
+        for pair in compared
+        for name, other in (pair, pair[::-1])
+        if other in known and known[other].size == 1
+    }
+
+
 def _make_port(name: str, value: Any, file: str) -> PortInfo:
     """Return a port; an open dimension has a name in the file, or nothing."""
     if value.type.WhichOneof("value") != "tensor_type":
@@ -113,8 +139,5 @@ def _make_port(name: str, value: Any, file: str) -> PortInfo:
             "values are not supported."
         )
     tensor = value.type.tensor_type
-    sizes = tuple(
-        size.dim_value if size.WhichOneof("value") == "dim_value" and size.dim_value > 0 else None
-        for size in tensor.shape.dim
-    )
-    return PortInfo(name, str(helper.tensor_dtype_to_np_dtype(tensor.elem_type)), sizes)
+    sizes = [size.dim_value if size.dim_value > 0 else size.dim_param.strip("?") for size in tensor.shape.dim]
+    return make_port(name, str(helper.tensor_dtype_to_np_dtype(tensor.elem_type)), sizes)

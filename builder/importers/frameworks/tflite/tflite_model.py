@@ -12,10 +12,12 @@ import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
 from builder.base.arrays import Array
-from builder.importers.frameworks.framework_model import FrameworkModel
+from builder.importers.frameworks.framework_model import FrameworkModel, find_endings
 from builder.importers.frameworks.tflite.tflite_graph import TfliteSubgraph, read_graph
 from builder.importers.loaded import make_names_unique
 from builder.importers.ports import ModelPorts, PortInfo
+
+_ENDINGS = {"LOGISTIC": "Sigmoid", "SOFTMAX": "Softmax", "LOG_SOFTMAX": "LogSoftmax"}
 
 
 def open_tflite(path: Path) -> FrameworkModel:
@@ -30,7 +32,17 @@ def open_tflite(path: Path) -> FrameworkModel:
     signature = signatures[0] if signatures else None
     ports = ModelPorts(
         _list_ports(main, main.inputs, signature.inputs if signature else ()),
-        _list_ports(main, main.outputs, signature.outputs if signature else ()),
+        fetches := _list_ports(main, main.outputs, signature.outputs if signature else ()),
+        facts=find_endings(
+            {port.name: number for port, number in zip(fetches, main.outputs, strict=True)},
+            {
+                out: (_ENDINGS.get(operator.name, operator.name), next(iter(operator.inputs), -1))
+                for operator in main.operators
+                for out in operator.outputs
+            },
+            {"DEQUANTIZE", "QUANTIZE", "RESHAPE", "CAST", "SQUEEZE"},
+        ),
+        origin=(model.description or b"").decode(errors="replace"),
     )
 
     first = graph.read_variables(0)
@@ -68,6 +80,8 @@ def _list_ports(graph: TfliteSubgraph, numbers: Sequence[int], names: Sequence[A
     aliases = {item.tensorIndex: item.name.decode() for item in names}
     visible = make_names_unique([aliases.get(i, graph.tensors[i].name) for i in numbers])
     return tuple(
-        PortInfo(name, str(graph.tensors[i].dtype), graph.tensors[i].signature)
+        PortInfo(
+            name, str(graph.tensors[i].dtype), graph.tensors[i].signature, quantised=graph.tensors[i].scale_and_zero
+        )
         for name, i in zip(visible, numbers, strict=True)
     )

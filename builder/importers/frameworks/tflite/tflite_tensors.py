@@ -58,6 +58,13 @@ class Tensor:
         """True if the integers stand for real numbers."""
         return self.quantisation is not None and self.dtype is not None and self.dtype.kind in "iu"
 
+    @property
+    def scale_and_zero(self) -> tuple[float, int] | None:
+        """The scale and the zero point, if it is quantised with one of each."""
+        if not self.is_quantised or self.quantisation is None or self.quantisation.scale.size != 1:
+            return None
+        return float(self.quantisation.scale.item()), int(self.quantisation.zero.item())
+
     def to_real(self, value: Any) -> Any:
         """Return the numbers that ``value`` stands for, in float32 if it is quantised."""
         if not self.is_quantised:

@@ -56,6 +56,9 @@ def check(p: Prepared) -> None:
         expected = activate(case.activation, sums, case.low, case.high)
     # No activation here has a slope above 1.2.
     allowed = 1.2 * BOUND[case.algorithm] * magnitude
+    if case.finishes:
+        expected = np.clip(expected * p.scales[1].astype(np.float64) + p.scales[2], 0.0, 2.5)
+        allowed = allowed * (np.abs(p.scales[1]) + 1)
     error = np.abs(p.output.inner - expected)
     assert (error <= allowed).all(), f"{(error / magnitude).max():.2e} of the sum of magnitudes"
     if p.second is not None:

@@ -65,6 +65,9 @@ def check(p: Prepared, tiles: bool = False) -> None:
     with np.errstate(over="ignore"):
         expected = activate(case.activation, sums, case.low, case.high)
     allowed = (2.4e-5 if tiles else 6e-7) * magnitude
+    if case.finishes:
+        expected = np.clip(expected * p.scales[1].astype(np.float64) + p.scales[2], 0.0, 2.5)
+        allowed = allowed * (np.abs(p.scales[1]) + 1)
     error = np.abs(p.output.inner - expected)
     assert (error <= allowed).all(), f"{(error / magnitude).max():.2e} of the magnitude"
     if p.second is not None:

@@ -208,6 +208,7 @@ class Layer(ctypes.Structure):
         *((n, View) for n in ("input", "output", "residual", "second")),
         *((n, Halo) for n in ("halo", "second_halo")),
         *((n, ctypes.c_float) for n in ("low", "high", "second_low", "second_high")),
+        ("finishes", ctypes.c_int32),
         ("band", ctypes.c_int64),
         ("block", Pair),
         ("weight_type", ctypes.c_int),
@@ -375,6 +376,7 @@ class Case:
     residual_in_place: bool = False
     residual_scale: bool = False
     second: bool = False
+    finishes: bool = False  # the same in the place of the output
     weights: str = "float32"
     quantisation: Quantisation | None = None
     input_rounded: bool = False
@@ -491,10 +493,12 @@ def prepare(case: Case, threads: int = 8, less: int = 0) -> Prepared:
         second = Picture(shape, (2, 1, 1, 1))
         if not case.alone:
             point("second", second.buffer)
+        layer.second, layer.second_halo = second.view, Halo(1, 0, 1, 1)
+    if case.second or case.finishes:
         point("second_scale", channels(scales[1]))
         point("second_shift", channels(scales[2]))
-        layer.second, layer.second_halo = second.view, Halo(1, 0, 1, 1)
         layer.second_low, layer.second_high = 0.0, 2.5
+    layer.finishes = case.finishes
     size = compute_scratch_size(join_pixels(g, case.joined), case.algorithm, threads)  # type: ignore[arg-type]
     scratch = _aligned(b"\x01" * (size + 4096))
     scratch[size // 4 :] = GUARD

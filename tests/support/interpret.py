@@ -106,12 +106,14 @@ class Interpreter:
             out = np.clip(out, epilogue.low, epilogue.high)
         else:
             out = FUNCTIONS[epilogue.activation](out)
-        self.store(step.output, out, step.halo)
-        if epilogue.second is not None:
-            assert epilogue.second_scale is not None
+        if epilogue.second_scale is not None:
             assert epilogue.second_shift is not None
             scaled = out * self.flat(epilogue.second_scale)[:channels] + self.flat(epilogue.second_shift)[:channels]
-            self.store(epilogue.second, np.clip(scaled, epilogue.second_low, epilogue.second_high), step.second_halo)
+            scaled = np.clip(scaled, epilogue.second_low, epilogue.second_high)
+            if epilogue.second is not None:
+                self.store(epilogue.second, scaled, step.second_halo)
+            out = scaled if epilogue.finishes else out
+        self.store(step.output, out, step.halo)
 
     def kernel(self, step: LayerStep) -> Floats:
         """The weights unpacked to [height, width, in channels / groups, out channels]."""

@@ -80,7 +80,7 @@ def epilogues(draw: st.DrawFn) -> dict[str, Any]:
         "residual": residual == "apart",
         "residual_in_place": residual == "in_place",
         "residual_scale": residual != "none" and draw(st.booleans()),
-        "second": draw(st.booleans()),
+        **draw(st.sampled_from([{}, {"second": True}, {"finishes": True}])),
         "halo": draw(halos),
         "out_gap": draw(st.sampled_from([0, 0, 5, 16])),
         "seed": draw(st.integers(0, 1000)),

@@ -120,6 +120,58 @@ def test_activations_are_told_by_their_values(name: str) -> None:
     np.testing.assert_allclose(answer, FUNCTIONS[only_layer(plan).activation.name](x @ kernel + bias), 1e-4, 1e-5)
 
 
+@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - {"identity", "hard_sigmoid"}))
+@pytest.mark.parametrize("channels", [False, True])
+def test_an_affine_and_a_clamp_of_an_activation_are_one_layer_with_it(name: str, channels: bool) -> None:
+    m, kernel = Module(), random(5, 4)
+    scale, shift = (random(4, seed=2), random(4, seed=3)) if channels else (np.float32(1.7), np.float32(-0.3))
+    y = activated(m, name, m.dot(m.parameter(3, 5), m.constant(kernel)))
+    y = m.elementwise("add", m.elementwise("multiply", y, m.spread(scale, (3, 4))), m.spread(shift, (3, 4)))
+    m.tuple(m.elementwise("minimum", y, m.spread(0.9, (3, 4))))
+    program, plan, _ = lowered(m)
+    assert only_layer(plan).activation.name == name
+    x = 3 * random(3, 5)
+    (answer,) = Interpreter(program).run([x])
+    np.testing.assert_allclose(answer, np.minimum(FUNCTIONS[name](x @ kernel) * scale + shift, 0.9), 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(1.0, 0.504), (0.4, -1.2), (-2.0, 0.0)])
+@pytest.mark.parametrize(("factor", "term"), [(1.0, 0.0), (0.476, -0.0076)])
+def test_hard_swish_is_told_between_affines_that_are_merged_with_it(
+    scale: float, shift: float, factor: float, term: float
+) -> None:
+    """As XLA leaves it: the clamp and the product have numbers of their own, and 1 / 6 is part of the factor."""
+    m, kernel = Module(), random(5, 4)
+    x = m.dot(m.parameter(3, 5), m.constant(kernel))
+
+    def op(opcode: str, value: Any, number: float) -> Any:
+        return m.elementwise(opcode, value, m.spread(number, (3, 4)))
+
+    inner = op("multiply", x, scale) if scale != 1 else x
+    gate = m.elementwise("clamp", m.spread(0.0, (3, 4)), op("add", inner, shift + 3), m.spread(6.0, (3, 4)))
+    y = op("multiply", m.elementwise("multiply", op("add", inner, shift), gate), factor / 6)
+    m.tuple(op("add", y, term) if term else y)
+    program, plan, _ = lowered(m)
+    assert only_layer(plan).activation.name == "hard_swish"
+    x = 3 * random(3, 5)
+    (answer,) = Interpreter(program).run([x])
+    expected = FUNCTIONS["hard_swish"](x @ kernel * scale + shift) * factor + term
+    np.testing.assert_allclose(answer, expected, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("factor", [0.5, -0.25])
+def test_the_limits_of_a_clamp_follow_what_is_done_to_it(factor: float) -> None:
+    m, kernel, bias = Module(), random(5, 4), random(4)
+    y = m.elementwise("add", m.dot(m.parameter(3, 5), m.constant(kernel)), m.spread(bias, (3, 4)))
+    y = m.elementwise("multiply", m.elementwise("maximum", y, m.spread(0.0, (3, 4))), m.spread(factor, (3, 4)))
+    m.tuple(m.elementwise("add", y, m.spread(1.0, (3, 4))))
+    program, plan, _ = lowered(m)
+    assert only_layer(plan).finish is None
+    x = 3 * random(3, 5)
+    (answer,) = Interpreter(program).run([x])
+    np.testing.assert_allclose(answer, np.maximum(x @ kernel + bias, 0) * factor + 1, 1e-4, 1e-5)
+
+
 def test_an_activation_that_is_half_seen_as_pixels_and_half_as_rows() -> None:
     m, kernel, bias = Module(), random(5, 4), random(4)
     rows = m.elementwise("add", m.dot(m.parameter(6, 5), m.constant(kernel)), m.spread(bias, (6, 4)))
@@ -133,16 +185,23 @@ def test_an_activation_that_is_half_seen_as_pixels_and_half_as_rows() -> None:
     np.testing.assert_allclose(answer, FUNCTIONS["gelu"](x @ kernel + bias).reshape(2, 3, 4), 1e-4, 1e-5)
 
 
-@pytest.mark.parametrize(("one", "epsilon"), [(1.0001, 0.0), (1.0, 1e-7)])
-def test_a_function_that_is_almost_an_activation_is_not_taken_for_it(one: float, epsilon: float) -> None:
-    """Even 1e-7 on top of a sigmoid decides what a logarithm makes of it."""
+def test_a_function_that_is_almost_an_activation_is_not_taken_for_it() -> None:
     m = Module()
     d = m.elementwise("negate", m.dot(m.parameter(3, 5), m.constant(random(5, 4))))
-    exponential = m.elementwise("add", m.spread(one, (3, 4)), m.elementwise("exponential", d))
-    almost = m.elementwise("divide", m.spread(1.0, (3, 4)), exponential)
-    m.tuple(m.elementwise("add", almost, m.spread(epsilon, (3, 4))) if epsilon else almost)
+    exponential = m.elementwise("add", m.spread(1.0001, (3, 4)), m.elementwise("exponential", d))
+    m.tuple(m.elementwise("divide", m.spread(1.0, (3, 4)), exponential))
     with pytest.raises(LowerError, match="nothing stores"):
-        lowered(m)  # without XLA's kernels there is nothing to make it with
+        lowered(m)
+
+
+def test_a_small_number_on_top_of_an_activation_is_kept() -> None:
+    """Even 1e-7 on top of a sigmoid decides what a logarithm makes of it."""
+    m = Module()
+    almost = activated(m, "sigmoid", m.dot(m.parameter(3, 5), m.constant(-np.ones((5, 4), np.float32))))
+    m.tuple(m.elementwise("add", almost, m.spread(1e-7, (3, 4))))
+    program, _, _ = lowered(m)
+    (answer,) = Interpreter(program).run([np.full((3, 5), 100, np.float32)])
+    np.testing.assert_allclose(answer, 1e-7, rtol=1e-6)
 
 
 def test_a_residual_is_added_by_the_later_layer() -> None:

@@ -2,14 +2,15 @@
 
 XLA writes the same function in many ways (gelu alone is 70 operations). Clamps are matched by structure. Any other
 function is recognised by its values: it is evaluated in float32 where the activations differ, around every constant
-that occurs in it and far from zero, and must equal one of them everywhere.
+that occurs in it and far from zero, and must equal one of them everywhere, between a scale and shift of the argument
+and a factor and term of the result. XLA merges these numbers with those of the activation.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +57,17 @@ class Activation:
     high: float = math.inf
 
 
+@dataclass(frozen=True)
+class ScaledActivation:
+    """The function ``activation(x * scale + shift) * factor + term``."""
+
+    activation: Activation
+    scale: float = 1.0
+    shift: float = 0.0
+    factor: float = 1.0
+    term: float = 0.0
+
+
 def match_clamp(value: Value, of: Value) -> Activation | None:
     """Return ``value`` as a single maximum, minimum or clamp of ``of`` by scalars, or None."""
     if value.op == "clamp" and value.operands[1] is of:
@@ -70,15 +82,16 @@ def match_clamp(value: Value, of: Value) -> Activation | None:
     return None
 
 
-def recognise_activation(value: Value, of: Value, region: set[Value]) -> Activation | None:
+def recognise_activation(value: Value, of: Value, region: set[Value]) -> ScaledActivation | None:
     """Return the activation that turns ``of`` into ``value`` through the elementwise ``region``, or None."""
     clamp = match_clamp(value, of)
     if clamp is not None:
-        return clamp
+        return ScaledActivation(clamp)
     numbers = [c for v in region for o in v.operands if o not in region and (c := find_scalar(o)) is not None]
     x = _make_samples(tuple(sorted({c for c in numbers if math.isfinite(c) and abs(c) < 1e4})))
     with np.errstate(all="ignore"):
-        y = _evaluate_region(value, of, region, x)
+        results = _evaluate_region(of, region, x)
+    y = results.get(value)
     if y is None or not np.isfinite(y).all():
         return None
     for name, function in FUNCTIONS.items():
@@ -89,7 +102,49 @@ def recognise_activation(value: Value, of: Value, region: set[Value]) -> Activat
         if name in _CANCELLING:
             allowed += np.where(expected == 0, 0, 1e-6 * np.abs(x))
         if np.all(np.abs(y - expected) <= allowed):
-            return Activation(name)
+            return ScaledActivation(Activation(name))
+    arguments = dict.fromkeys([(1.0, 0.0), *_find_arguments(region, results, x)])
+    fits = (_fit_result(name, *argument, x, y) for argument in arguments for name in _SCALED)
+    return next((fit for fit in fits if fit is not None), None)
+
+
+_SCALED: tuple[ActivationName, ...] = ("sigmoid", "swish", "hard_swish", "gelu", "gelu_tanh", "tanh", "elu")
+"""Activations whose result may be scaled; of clamps, "hard_sigmoid" too, a scale and shift are others before them."""
+
+
+def _find_arguments(
+    region: set[Value], results: dict[Value, AnyArray], x: NDArray[np.float32]
+) -> Iterator[tuple[float, float]]:
+    """Find each scale and shift of ``x`` with which "hard_swish" begins and ends where a clamp in ``region`` does."""
+    for value in region:
+        if value.op != "clamp" or value.operands[1] not in results:
+            continue
+        low, high = find_scalar(value.operands[0]), find_scalar(value.operands[2])
+        if low is None or high is None or not low < high:
+            continue
+        clamped = results[value.operands[1]].astype(np.float64)
+        slope, at_zero = np.polyfit(x.astype(np.float64), clamped, 1)
+        if slope and np.allclose(clamped, slope * x + at_zero, rtol=1e-5, atol=1e-5):
+            scale = 6 * slope / (high - low)
+            yield 1.0 if abs(scale - 1) < 1e-6 else scale, 6 * (at_zero - low) / (high - low) - 3
+
+
+def _fit_result(
+    name: ActivationName, scale: float, shift: float, x: NDArray[np.float32], y: AnyArray
+) -> ScaledActivation | None:
+    """Return ``name`` of ``x * scale + shift`` with the factor and term that make it ``y``, or None."""
+    argument = x.astype(np.float64) * scale + shift
+    values = FUNCTIONS[name](argument)
+    first, last = int(np.argmin(argument)), int(np.argmin(np.abs(argument - 8)))
+    factor = (float(y[last]) - float(y[first])) / (values[last] - values[first])
+    term = float(y[first]) - factor * values[first]
+    if not factor or not math.isfinite(factor):
+        return None
+    allowed = 1e-5 * np.abs(factor * values) + 1e-6 * abs(term) + 1e-30
+    if name in _CANCELLING or shift:
+        allowed += 1e-6 * abs(factor) * (np.abs(x * scale) + abs(shift))
+    if (np.abs(y - factor * values - term) <= allowed).all():
+        return ScaledActivation(Activation(name), scale, shift, 1.0 if abs(factor - 1) < 1e-6 else factor, term)
     return None
 
 
@@ -100,7 +155,8 @@ def _make_samples(constants: tuple[float, ...]) -> NDArray[np.float32]:
     return np.concatenate(grid).astype(np.float32)
 
 
-def _evaluate_region(value: Value, of: Value, region: set[Value], x: AnyArray) -> AnyArray | None:
+def _evaluate_region(of: Value, region: set[Value], x: AnyArray) -> dict[Value, AnyArray]:
+    """Return the numbers of each value of ``region``, as far as they are known, where those of ``of`` are ``x``."""
     results: dict[Value, AnyArray] = {of: x}
     for step in sorted(region - {of}, key=lambda v: v.number):
         operands: list[AnyArray] = []
@@ -110,9 +166,9 @@ def _evaluate_region(value: Value, of: Value, region: set[Value], x: AnyArray) -
             elif (number := find_scalar(operand)) is not None:
                 operands.append(np.full_like(x, number))
             else:
-                return None
+                return results
         result = operands[0] if step.op == "bitcast" else apply_elementwise(step, operands)
         if result is None:
-            return None
+            return results
         results[step] = result
-    return results[value]
+    return results

@@ -155,7 +155,7 @@ class _ProgramBuilder(IntegerAllocator):
     def _make_epilogue(
         self, layer: Layer, joined: int, residual: PlacedImage | None, second: PlacedImage | None
     ) -> Epilogue:
-        affine, extra = layer.affine, layer.second
+        affine, finish = layer.affine, layer.second.finish if layer.second else layer.finish
         bias, factor = self._place_channels(affine.shift, joined), affine.residual_scale
         low, high = _get_limits(layer.activation)
         if factor is not None and (factor == 1).all():
@@ -168,16 +168,17 @@ class _ProgramBuilder(IntegerAllocator):
             residual=residual.make_view() if residual else None,
             residual_scale=None if factor is None else self._place_channels(factor, joined),
         )
-        if extra is None:
+        if finish is None:
             return epilogue
-        low, high = _get_limits(extra.clamp)
+        low, high = _get_limits(finish.clamp)
         return replace(
             epilogue,
             second=second.make_view() if second else None,
-            second_scale=self._place_channels(extra.scale, joined),
-            second_shift=self._place_channels(extra.shift, joined),
+            second_scale=self._place_channels(finish.affine.scale, joined),
+            second_shift=self._place_channels(finish.affine.shift, joined),
             second_low=low,
             second_high=high,
+            finishes=layer.second is None,
         )
 
     def end_cascade(self, number: int) -> None:

@@ -40,6 +40,11 @@ class Affine:
         return replace(self, residual=residual, residual_scale=np.full(self.scale.size, sign))
 
     @property
+    def uniform(self) -> bool:
+        """True if it is the same for all channels, and multiplies by something else than 0."""
+        return bool((self.scale == self.scale[0]).all() and (self.shift == self.shift[0]).all() and self.scale[0])
+
+    @property
     def finite(self) -> bool:
         """True if it can be folded: the result in float32 has neither infinities nor NaN."""
         vectors = [self.scale, self.shift, *([] if self.residual_scale is None else [self.residual_scale])]

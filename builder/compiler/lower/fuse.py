@@ -1,7 +1,7 @@
 """The operations after a convolution or product that can be done before its sums are stored.
 
-They apply to one value at a time: bias and BatchNorm (``fold``), one residual, one activation, and if the result has
-several users, one second output, which is an affine and a clamp of it.
+They apply to one value at a time: bias and BatchNorm (``fold``), one residual, one activation, and an affine and a
+clamp of its result. If the result itself has other users, these are a second output.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import itertools
 import math
 import operator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from builder.compiler.lower.activations import Activation, match_clamp, recognise_activation
+from builder.compiler.lower.activations import Activation, ScaledActivation, match_clamp, recognise_activation
 from builder.compiler.lower.evaluate import ELEMENTWISE
-from builder.compiler.lower.fold import Affine, Vector, fold_operation
+from builder.compiler.lower.fold import Affine, fold_operation
 from builder.compiler.lower.hlo import Dag, Value, find_scalar
 from builder.compiler.lower.layers import Core
 
@@ -25,13 +25,27 @@ IDENTITY, UNLIMITED = Activation(), Activation("clamp")
 
 
 @dataclass(frozen=True)
+class Finish:
+    """The operations ``clamp(result * scale + shift)`` on the result of an activation."""
+
+    affine: Affine
+    clamp: Activation = UNLIMITED
+
+    def extend(self, user: Value, current: Value) -> Finish | None:
+        """Return this followed by ``user``, which reads ``current``; None if that is something else."""
+        folded = fold_operation(user, current, self.affine) if self.clamp == UNLIMITED else None
+        if folded is not None:
+            return replace(self, affine=folded)
+        clamp = match_clamp(user, current)
+        return None if clamp is None else replace(self, clamp=_compose_clamps(self.clamp, clamp))
+
+
+@dataclass(frozen=True)
 class SecondOutput:
-    """Another output: ``clamp(end * scale + shift)``."""
+    """Another output: ``finish`` of the first."""
 
     value: Value
-    scale: Vector
-    shift: Vector
-    clamp: Activation
+    finish: Finish
 
 
 @dataclass(frozen=True)
@@ -48,6 +62,8 @@ class Layer:
     matched: tuple[str, ...]
     before_residual: Value | None = None
     """Value to stop at so that a step of XLA's adds the residual."""
+    finish: Finish | None = None
+    """What is done to the activation's result; then there is no second output."""
 
     @property
     def outputs(self) -> tuple[Value, ...]:
@@ -77,6 +93,7 @@ class _FusionChain:
     inside: dict[Value, Value] = field(default_factory=dict)
     matched: list[str] = field(default_factory=list)
     before_residual: Value | None = None
+    finish: Finish | None = None
 
     def advance_to(self, to: Value, region: AbstractSet[Value]) -> None:
         """Move the chain's end to ``to``, and record ``region`` as computed inside the chain."""
@@ -98,7 +115,11 @@ def match_layer(core: Core, dag: Dag, rank: dict[Value, int], limits: FusionLimi
     while _extend_chain(chain, rank):
         pass
     end = chain.current
-    second = None if end.base in limits.no_second else _match_second(end, dag, core.geometry.out_channels, stored)
+    second = (
+        None
+        if chain.finish or end.base in limits.no_second
+        else _match_second(end, dag, core.geometry.out_channels, stored)
+    )
     matched = (*chain.matched, *(["second output"] if second else []))
     return Layer(
         core,
@@ -109,6 +130,7 @@ def match_layer(core: Core, dag: Dag, rank: dict[Value, int], limits: FusionLimi
         chain.inside,
         matched=matched,
         before_residual=chain.before_residual,
+        finish=chain.finish,
     )
 
 
@@ -119,14 +141,16 @@ def _extend_chain(chain: _FusionChain, rank: dict[Value, int]) -> bool:
         return True
     if current.base in chain.stops or any(u.dtype != "float32" and u.op != "compare" for u in users):
         return False
-    if chain.activation.name == "clamp":
-        return _extend_clamp(chain, users)
     if chain.activation.name != "identity":
-        return False
+        return (
+            len(users) == 1
+            and users[0].row_major
+            and (_extend_clamp(chain, users[0]) or _extend_finish(chain, users[0]))
+        )
     match = _match_activation(chain.current, chain.dag, chain.stops)
     if match is not None:
-        value, chain.activation, region = match
-        chain.matched.append(_clamp_name(chain.activation))
+        value, scaled, region = match
+        _apply_activation(chain, scaled)
         chain.advance_to(value, region)
         return True
     if len(users) != 1 or not users[0].row_major:
@@ -154,12 +178,49 @@ def _has_same_pixels(user: Value, value: Value, channels: int) -> bool:
     return same and channels in itertools.accumulate(reversed(user.dims), operator.mul)
 
 
-def _extend_clamp(chain: _FusionChain, users: tuple[Value, ...]) -> bool:
-    clamp = match_clamp(users[0], chain.current) if len(users) == 1 else None
-    if clamp is None:
+def _apply_activation(chain: _FusionChain, scaled: ScaledActivation) -> None:
+    channels = chain.core.geometry.out_channels
+    if (scaled.scale, scaled.shift) != (1, 0):
+        chain.affine = _scale_all(chain.affine, scaled.scale, scaled.shift)
+        chain.matched.append("affine")
+    chain.activation = scaled.activation
+    chain.matched.append(_clamp_name(scaled.activation))
+    if (scaled.factor, scaled.term) != (1, 0):
+        chain.finish = Finish(_scale_all(Affine.make_identity(channels), scaled.factor, scaled.term))
+        chain.matched.append("affine")
+
+
+def _scale_all(affine: Affine, scale: float, shift: float) -> Affine:
+    return affine.multiply_by(np.full(affine.scale.size, scale)).add_term(np.full(affine.scale.size, shift))
+
+
+def _extend_clamp(chain: _FusionChain, user: Value) -> bool:
+    """Extend a clamp by another, or by a factor or term that is the same for all channels: the limits follow it."""
+    if chain.activation.name != "clamp" or chain.finish is not None:
         return False
-    chain.activation = _compose_clamps(chain.activation, clamp)
-    chain.advance_to(users[0], {chain.current})
+    clamp = match_clamp(user, chain.current)
+    if clamp is not None:
+        chain.activation = _compose_clamps(chain.activation, clamp)
+    else:
+        change = fold_operation(user, chain.current, Affine.make_identity(chain.core.geometry.out_channels))
+        if change is None or not change.uniform:
+            return False
+        scale, shift = float(change.scale[0]), float(change.shift[0])
+        limits = sorted(limit * scale + shift for limit in (chain.activation.low, chain.activation.high))
+        chain.affine, chain.activation = _scale_all(chain.affine, scale, shift), Activation("clamp", *limits)
+        chain.matched.append("affine")
+    chain.advance_to(user, {chain.current})
+    return True
+
+
+def _extend_finish(chain: _FusionChain, user: Value) -> bool:
+    before = chain.finish or Finish(Affine.make_identity(chain.core.geometry.out_channels))
+    finish = before.extend(user, chain.current)
+    if finish is None:
+        return False
+    chain.finish = finish
+    chain.matched.append("affine" if finish.clamp == before.clamp else _clamp_name(finish.clamp))
+    chain.advance_to(user, {chain.current})
     return True
 
 
@@ -193,7 +254,9 @@ def _match_residual(chain: _FusionChain, user: Value, rank: dict[Value, int]) ->
     return chain.affine.multiply_by(-np.ones(chain.core.geometry.out_channels)).add_residual(other, 1.0)
 
 
-def _match_activation(start: Value, dag: Dag, stops: AbstractSet[Value]) -> tuple[Value, Activation, set[Value]] | None:
+def _match_activation(
+    start: Value, dag: Dag, stops: AbstractSet[Value]
+) -> tuple[Value, ScaledActivation, set[Value]] | None:
     """Find the furthest value that is an activation of ``start`` and whose intermediate values nothing else reads."""
     region, best = {start}, None
     while len(region) < _LONGEST_ACTIVATION:
@@ -227,22 +290,14 @@ def _match_second(end: Value, dag: Dag, channels: int, stored: AbstractSet[Value
     if len(users) < 2 and end.base not in stored:
         return None
     for user in users:
-        affine, clamp, current, following = Affine.make_identity(channels), UNLIMITED, end, user
-        while True:
-            folded = fold_operation(following, current, affine) if clamp == UNLIMITED else None
-            limited = match_clamp(following, current)
-            if folded is not None:
-                affine = folded
-            elif limited is not None:
-                clamp = _compose_clamps(clamp, limited)
-            else:
-                break
-            current = following
+        finish, current, following = Finish(Affine.make_identity(channels)), end, user
+        while (further := finish.extend(following, current)) is not None:
+            finish, current = further, following
             if len(dag.users[current]) != 1 or current.base in stored:
                 break
             following = dag.users[current][0]
-        if current is not end and current.row_major and clamp != UNLIMITED:
-            return SecondOutput(current, affine.scale, affine.shift, clamp)
+        if current is not end and current.row_major and finish.clamp != UNLIMITED:
+            return SecondOutput(current, finish)
     return None
 
 

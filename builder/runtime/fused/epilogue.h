@@ -33,7 +33,7 @@ INLINE void store_activated(cf_activation kind, float *const *outputs, int64_t c
     }
 }
 
-/* Store the second output, which is made of what was stored in `outputs`: as floats, as bytes, or both. */
+/* Store the second output, which is made of what was stored in `outputs`: as floats, in their place, as bytes. */
 static void store_second(const cf_layer *layer, const cf_layer_data *data, const cf_pixel_pointers *pointers,
                          int64_t at, int64_t count, int64_t channel, int64_t channels, float *const *outputs) {
     const vec low = splat(layer->second_low), high = splat(layer->second_high);
@@ -47,6 +47,7 @@ static void store_second(const cf_layer *layer, const cf_layer_data *data, const
         for (int64_t i = 0; i < count; i++) {
             const vec v = clamp(load_upto(outputs[i] + channel + j, n) * scale + shift, low, high);
             if (data->second != NULL) store_upto(pointers->second[at + i] + channel + j, v, n);
+            if (layer->finishes) store_upto(outputs[i] + channel + j, v, n);
             if (bytes) store_bytes(pointers->rounded[at + i] + channel + j, rounded(&q, v), n);
         }
     }
@@ -89,8 +90,8 @@ static void store_clamped(const cf_layer *layer, const cf_layer_data *data, cons
             vec v = load(sums + j);
             if (residual != NULL) v += load_upto(residual + j, n);
             const vec first = clamp(v, low, high);
-            if (output != NULL) store_upto(output + j, first, n);
             if (two) v = clamp(first * load_upto(scale + j, n) + load_upto(shift + j, n), second_low, second_high);
+            if (output != NULL) store_upto(output + j, layer->finishes ? v : first, n);
             if (second != NULL) store_upto(second + j, v, n);
             if (bytes != NULL) store_bytes(bytes + j, rounded(&q, v), n);
         }

@@ -77,6 +77,7 @@ typedef struct {
     cf_view input, output, residual, second;
     cf_halo halo, second_halo;
     float low, high, second_low, second_high;
+    int32_t finishes; /* the second output takes the place of the output */
     int64_t band;     /* Winograd: tiles that are transformed together */
     int64_t block[2]; /* CF_THIN: rows and columns of the output that a task computes at most */
     cf_weight_type weight_type;
@@ -93,7 +94,8 @@ typedef struct {
 } cf_layer;
 
 /* The start of each buffer. What a layer does not have is NULL; weights, input and bias it always has, and output or
- * rounded. A second output has second_scale and second_shift, and second or rounded: bytes are of that one then. */
+ * rounded. A second output has second_scale and second_shift, and second, rounded or finishes: bytes are of that one
+ * then. */
 typedef struct {
     const float *input;
     const void *weights; /* of weight_type */

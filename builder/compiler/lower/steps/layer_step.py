@@ -42,6 +42,7 @@ class Epilogue:
 
     value = sum + bias; value += residual * residual_scale (scale 1 if None); value = activation(value); and if there is
     ``second_scale`` also second = clamp(value * second_scale + second_shift), stored as floats if ``second`` is a View.
+    ``finishes``: second takes the place of value.
     Channel vectors (bias, scales, shifts) are weights padded with zeros to a multiple of 32 floats.
     """
 
@@ -56,6 +57,7 @@ class Epilogue:
     second_shift: Reads[Buffer | None] = None
     second_low: float = float("-inf")
     second_high: float = float("inf")
+    finishes: bool = False
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,8 @@ class LayerStep(Step):
             values |= {"second": format_view(e.second), "second_halo": format_list(self.second_halo)}
         if e.second_scale is not None:
             values |= {"second_low": format_float(e.second_low), "second_high": format_float(e.second_high)}
+        if e.finishes:
+            values["finishes"] = 1
         if self.weight_type != "float32":
             values["weight_type"] = f"CF_{self.weight_type.upper()}"
         if self.algorithm in TILED:

@@ -249,8 +249,8 @@ def _check_format(tables: SpecTables, form: Format) -> None:
             model.note_mistake("package", f"{why}; unpack it and use source")
         elif "sha256" in model.present and not ((address := _parse_source(model)) and address.kind != "mlflow"):
             model.note_mistake("sha256", "a SavedModel is a folder and has no SHA-256; delete this line")
-    elif "signature" in model.present:
-        model.note_mistake("signature", "only a SavedModel has signatures; delete this line")
+    if form not in ("saved_model", "tflite") and "signature" in model.present:
+        model.note_mistake("signature", "only a SavedModel and a .tflite file have signatures; delete this line")
     if form not in KERAS and "keras" in model.present:
         model.note_mistake("keras", "only a Keras file is read by one; delete this line")
     if "weights" in model.present and not (form == "h5" and (model.get("source") or "").lower().endswith(".json")):

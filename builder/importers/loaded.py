@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from builder.base.errors import ImportModelError
 from builder.config.tensor import IndexRange, c_identifier
 from builder.importers.lookup_tables import LookupTable
 from builder.importers.ports import ModelPorts
@@ -59,6 +61,19 @@ def make_names_unique(names: list[str]) -> list[str]:
         seen.add(c_identifier(candidate).lower())
         result.append(candidate)
     return result
+
+
+DEFAULT_SIGNATURE = "serving_default"
+
+
+def choose_signature(wanted: str, there: Sequence[str], path: Path) -> str:
+    """Return ``wanted``, or raise ImportModelError if it is not among the signatures of the model at ``path``."""
+    if wanted in there:
+        return wanted
+    line = f': set `signature = "{there[0]}"` under [model] in model.toml' if there else ""
+    raise ImportModelError(
+        f"{path.name} has no signature {wanted!r}. It has {', '.join(there) or 'none at all'}{line}."
+    )
 
 
 def describe_renames(kind: str, names: Sequence[str], visible: Sequence[str]) -> tuple[str, ...]:

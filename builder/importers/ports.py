@@ -111,7 +111,7 @@ class ModelPorts:
     signature: str | None = None
     """The one that is described."""
     signatures: tuple[str, ...] = ()
-    """The signatures of a SavedModel."""
+    """The signatures of a SavedModel or .tflite file."""
     facts: GraphFacts | None = None
     """None where they were not asked for, or the graph could not be frozen."""
     warnings: tuple[str, ...] = ()

@@ -23,7 +23,15 @@ from builder.config import Source
 from builder.importers.allowed_ops import admit_graph
 from builder.importers.checkpoint import find_captured_variables, find_saved_variables, read_checkpoint
 from builder.importers.constant_feeds import propose_values
-from builder.importers.loaded import HOW_TO_TRUST, LoadedModel, RawGraph, describe_renames, make_names_unique
+from builder.importers.loaded import (
+    DEFAULT_SIGNATURE,
+    HOW_TO_TRUST,
+    LoadedModel,
+    RawGraph,
+    choose_signature,
+    describe_renames,
+    make_names_unique,
+)
 from builder.importers.lookup_tables import TABLES, LookupTable, find_assets, find_filled_tables, replace_lookups
 from builder.importers.ports import ModelPorts, PortInfo, read_shape
 from builder.importers.rewrite import called_by, inline_calls, keep_reachable, node_of, without_side_effects
@@ -48,7 +56,10 @@ def open_saved_model(source: Source, path: Path) -> LoadedModel:
         for name, definition in sorted(meta.signature_def.items())
         if name != _INIT_ONLY and definition.outputs
     }
-    name = _choose_signature(source.signature, tuple(signatures), path)
+    if not signatures:
+        raise ImportModelError(f"{path.name} has no signature. Save it with signatures, as model.export(folder) does.")
+    only = DEFAULT_SIGNATURE if DEFAULT_SIGNATURE in signatures or len(signatures) > 1 else next(iter(signatures))
+    name = choose_signature(source.signature or only, tuple(signatures), path)
     definition = signatures[name]
     inputs, renamed_inputs = _name_ports(definition.inputs, _order_inputs(meta.graph_def, definition), "input")
     outputs, renamed_outputs = _name_ports(definition.outputs, sorted(definition.outputs, key=_natural_key), "output")
@@ -84,19 +95,6 @@ def read_meta_graph(path: Path) -> Any:
         tags = "; ".join(",".join(m.meta_info_def.tags) or "(none)" for m in metas) or "none"
         raise ImportModelError(f"{path.name} has no MetaGraph tagged `serve` (its tags: {tags}).")
     return serving[0]
-
-
-def _choose_signature(wanted: str | None, there: tuple[str, ...], path: Path) -> str:
-    if not there:
-        raise ImportModelError(f"{path.name} has no signature. Save it with signatures, as model.export(folder) does.")
-    if wanted is None:
-        wanted = "serving_default" if "serving_default" in there or len(there) > 1 else there[0]
-    if wanted not in there:
-        raise ImportModelError(
-            f"{path.name} has no signature {wanted!r}. It has {', '.join(there)}: "
-            f'set `signature = "{there[0]}"` under [model] in model.toml.'
-        )
-    return wanted
 
 
 def _name_ports(infos: Mapping[str, Any], keys: list[str], kind: str) -> tuple[dict[str, Any], tuple[str, ...]]:

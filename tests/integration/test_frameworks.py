@@ -158,6 +158,38 @@ def test_cases_agree_with_their_framework(form: Format, script: str, printed_las
     assert done.stdout == printed_last
 
 
+@pytest.fixture(scope="module")
+def signatures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A .tflite file with the signatures encode and decode."""
+    python = ensure_environment(FRAMEWORKS["tflite"], print) / "bin" / "python"
+    folder = tmp_path_factory.mktemp("tflite")
+    command = [python, NETWORKS / "tflite_signatures.py", folder]
+    subprocess.run(command, check=True, timeout=600, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    return folder / "signatures.tflite"
+
+
+@pytest.mark.parametrize(("lines", "runs"), [("", "encode"), ('signature = ["decode", "encode"]\n', "decode")])
+def test_signatures_of_tflite(
+    signatures: Path, lines: str, runs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = empty_project(tmp_path, monkeypatch)
+    (tmp_path / "model.toml").write_text(f'[model]\nsource = "{signatures}"\nname = "coder"\n{lines}')
+    assert main(["bundle", "model.toml", "--in", "host"]) == 0
+    bundle = Bundle.load(project.dist / "coder")
+    assert json.loads(bundle.manifest.read_text())["verification"]["passed"]
+    library = project.dist / "coder" / "layer" / "lib" / "libmodel.so"
+    assert_answers(library, signatures.with_name(f"signatures-{runs}.npz"), 1e-5)
+
+
+def test_a_signature_that_a_tflite_file_lacks(
+    signatures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty_project(tmp_path, monkeypatch)
+    (tmp_path / "model.toml").write_text(f'[model]\nsource = "{signatures}"\nsignature = "train"\n')
+    assert main(["bundle", "model.toml", "--in", "host"]) == ImportModelError.exit_code
+    assert "has no signature 'train'. It has encode, decode" in capsys.readouterr().err
+
+
 def test_a_file_of_pytorch_is_read_only_if_it_is_trusted(
     torch_models: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -180,7 +212,7 @@ def test_the_cases_of_onnx_itself() -> None:
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("form", [".pt2", ".jax", ".onnx"])
+@pytest.mark.parametrize("form", [".pt2", ".jax", ".onnx", ".tflite"])
 def test_a_file_that_is_none(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / f"model{form}"
     path.write_bytes(b"no model at all")

@@ -116,7 +116,7 @@ def _open_model(source: Source, path: Path) -> FrameworkModel:
     if source.format == "tflite":
         from builder.importers.frameworks.tflite.tflite_model import open_tflite
 
-        return open_tflite(path)
+        return open_tflite(path, source.signature)
     if not source.trust:
         raise ImportModelError(
             f"{path.name} may run code when it is loaded. If you trust where it comes from, {HOW_TO_TRUST}."

@@ -8,80 +8,104 @@ from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
 from builder.base.arrays import Array
+from builder.base.errors import ImportModelError
 from builder.importers.frameworks.framework_model import FrameworkModel, find_endings
 from builder.importers.frameworks.tflite.tflite_graph import TfliteSubgraph, read_graph
-from builder.importers.loaded import make_names_unique
-from builder.importers.ports import ModelPorts, PortInfo
+from builder.importers.loaded import choose_signature, make_names_unique
+from builder.importers.ports import GraphFacts, ModelPorts, PortInfo
 
 _ENDINGS = {"LOGISTIC": "Sigmoid", "SOFTMAX": "Softmax", "LOG_SOFTMAX": "LogSoftmax"}
 
+Port = tuple[str, int]
+"""The name of an input or output, and the number of its tensor."""
 
-def open_tflite(path: Path) -> FrameworkModel:
-    """Open the model in ``path``. Feeds and fetches have the names of its signature, if there is one.
 
-    Raises ImportModelError for a file that is not a .tflite model.
+def open_tflite(path: Path, signature: str | None = None) -> FrameworkModel:
+    """Open ``signature`` of the model in ``path``, or what runs without one: its first subgraph.
+
+    Feeds and fetches have the names of the signature; without one, those of their tensors. Raises ImportModelError for
+    a file that is not a .tflite model, or has no such signature.
     """
     data = path.read_bytes()
     graph, model = read_graph(data, path.name)
-    main = graph.subgraphs[0]
-    signatures = [item for item in model.signatureDefs or [] if item.subgraphIndex == 0]
-    signature = signatures[0] if signatures else None
-    ports = ModelPorts(
-        _list_ports(main, main.inputs, signature.inputs if signature else ()),
-        fetches := _list_ports(main, main.outputs, signature.outputs if signature else ()),
-        facts=find_endings(
-            {port.name: number for port, number in zip(fetches, main.outputs, strict=True)},
-            {
-                out: (_ENDINGS.get(operator.name, operator.name), next(iter(operator.inputs), -1))
-                for operator in main.operators
-                for out in operator.outputs
-            },
-            {"DEQUANTIZE", "QUANTIZE", "RESHAPE", "CAST", "SQUEEZE"},
-        ),
-        origin=(model.description or b"").decode(errors="replace"),
-    )
-
-    first = graph.read_variables(0)
-    written = sorted(graph.list_written(0))
+    signatures = {item.signatureKey.decode(): item for item in model.signatureDefs or []}
+    names = [name for name, item in signatures.items() if item.subgraphIndex == 0]
+    if signature is not None or names:
+        signature = choose_signature(signature or names[0], tuple(signatures), path)
+    chosen = signatures[signature] if signature is not None else None
+    number = chosen.subgraphIndex if chosen else 0
+    main = graph.subgraphs[number]
+    feeds = _list_ports(main, main.inputs, chosen.inputs or () if chosen else None)
+    fetches = _list_ports(main, main.outputs, chosen.outputs or () if chosen else None)
+    first, written = graph.read_variables(number), sorted(graph.list_written(number))
 
     def run(*values: Any) -> list[Any]:
         """Compute the outputs and then the new values of states, from the inputs and the states."""
-        count = len(main.inputs)
-        variables = first | dict(zip(written, values[count:], strict=True))
-        results = graph.run(values[:count], variables)
-        return [jnp.asarray(value) for value in (*results, *map(variables.__getitem__, written))]
+        variables = first | dict(zip(written, values[len(feeds) :], strict=True))
+        results = dict(zip(main.outputs, graph.run(values[: len(feeds)], variables, number), strict=True))
+        return [*(jnp.asarray(results[i]) for _, i in fetches), *(jnp.asarray(variables[name]) for name in written)]
 
     @functools.cache
-    def open_interpreter(*shapes: Sequence[int]) -> Any:
-        """Return an interpreter, which keeps the states, for inputs of these shapes."""
-        interpreter = Interpreter(model_content=data, num_threads=1)
-        for detail, shape in zip(interpreter.get_input_details(), shapes, strict=True):
-            interpreter.resize_tensor_input(detail["index"], shape)
+    def open_interpreter() -> Interpreter:
+        return Interpreter(model_content=data, num_threads=1)
+
+    def answer(values: Sequence[Array]) -> list[Array]:
+        interpreter = open_interpreter()  # It keeps the states.
+        interpreter.reset_all_variables()  # Recurrent layers begin anew.
+        if chosen:
+            results = interpreter.get_signature_runner(signature)(**dict(zip(dict(feeds), values, strict=True)))
+            return [results[name] for name, _ in fetches]
+        for (_, i), value in zip(feeds, values, strict=True):
+            interpreter.resize_tensor_input(i, value.shape)
         interpreter.allocate_tensors()
-        return interpreter
-
-    def answer(feeds: Sequence[Array]) -> list[Array]:
-        interpreter = open_interpreter(*(value.shape for value in feeds))
-        for detail, value in zip(interpreter.get_input_details(), feeds, strict=True):
-            interpreter.set_tensor(detail["index"], value)
+        for (_, i), value in zip(feeds, values, strict=True):
+            interpreter.set_tensor(i, value)
         interpreter.invoke()
-        return [np.asarray(interpreter.get_tensor(detail["index"])) for detail in interpreter.get_output_details()]
+        return [interpreter.get_tensor(i) for _, i in fetches]
 
+    ports = ModelPorts(
+        _describe_ports(main, feeds),
+        _describe_ports(main, fetches),
+        signature,
+        tuple(signatures),
+        _find_endings(main, fetches),
+        origin=(model.description or b"").decode(errors="replace"),
+    )
     states = dict(zip(make_names_unique(written), map(first.__getitem__, written), strict=True))
     return FrameworkModel(ports, lambda: run, answer, states=states)
 
 
-def _list_ports(graph: TfliteSubgraph, numbers: Sequence[int], names: Sequence[Any]) -> tuple[PortInfo, ...]:
-    """Return the ports of tensors ``numbers``, called as ``names`` (of a signature) or as the tensors themselves."""
-    aliases = {item.tensorIndex: item.name.decode() for item in names}
-    visible = make_names_unique([aliases.get(i, graph.tensors[i].name) for i in numbers])
+def _find_endings(graph: TfliteSubgraph, fetches: Sequence[Port]) -> GraphFacts:
+    makers = {
+        out: (_ENDINGS.get(operator.name, operator.name), next(iter(operator.inputs), -1))
+        for operator in graph.operators
+        for out in operator.outputs
+    }
+    return find_endings(dict(fetches), makers, {"DEQUANTIZE", "QUANTIZE", "RESHAPE", "CAST", "SQUEEZE"})
+
+
+def _list_ports(graph: TfliteSubgraph, numbers: Sequence[int], items: Sequence[Any] | None) -> list[Port]:
+    """Return tensors in the order of ``numbers``, named as ``items`` of a signature, or as they are without one."""
+    if items is None:
+        return [(graph.tensors[i].name, i) for i in numbers]
+    named = [(item.name.decode(), int(item.tensorIndex)) for item in items]
+    if {i for _, i in named} != set(numbers):
+        raise ImportModelError("The model's signature does not name its inputs and outputs: convert the model anew.")
+    return sorted(named, key=lambda port: numbers.index(port[1]))
+
+
+def _describe_ports(graph: TfliteSubgraph, ports: Sequence[Port]) -> tuple[PortInfo, ...]:
+    """Raises ImportModelError for a tensor that is not of numbers."""
+    visible, tensors = make_names_unique([name for name, _ in ports]), [graph.tensors[i] for _, i in ports]
+    for tensor in tensors:
+        if tensor.dtype is None:
+            raise ImportModelError(
+                f"{tensor.name!r} is {tensor.kind}, which a .tflite model can neither take nor give here."
+            )
     return tuple(
-        PortInfo(
-            name, str(graph.tensors[i].dtype), graph.tensors[i].signature, quantised=graph.tensors[i].scale_and_zero
-        )
-        for name, i in zip(visible, numbers, strict=True)
+        PortInfo(name, str(tensor.dtype), tensor.signature, quantised=tensor.scale_and_zero)
+        for name, tensor in zip(visible, tensors, strict=True)
     )

@@ -47,7 +47,7 @@ def add_preprocessing(image: ImageSpec, family: str) -> ImageSpec:
     return replace(image, mean=mean, scale=tuple(float(f"{1 / value:.7g}") for value in deviation))
 
 
-_PIXELS = {"float16", "bfloat16", "float32", "float64", "uint8"}
+_PIXELS = {"float16", "bfloat16", "float32", "float64", "int8", "uint8"}
 
 _SOUND = re.compile(
     r"mfcc|spectr|audio|speech|sound|wave|fbank|filter_?bank|log_?mel|keyword|(^|_)(kws|mel|ecg|eeg)(_|$)|yamnet|vggish"
@@ -79,6 +79,9 @@ def draft_image(ports: ModelPorts, name: str, notes: dict[str, str]) -> ImageSpe
     )
     if feed.dtype == "uint8":
         return image
+    if feed.dtype == "int8":
+        notes["image.mean"] = "The input is int8: pixels of 0..255 become -128..127."
+        return replace(image, mean=(128.0,))
     return _choose_scale(image, scaling, facts.family, notes)
 
 

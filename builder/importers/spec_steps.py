@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from builder.base.errors import ImportModelError
 from builder.base.tf import tf
 from builder.config import Activation, AudioSpec, ImageSpec, ModelSpec, OutputSpec
@@ -17,8 +19,8 @@ def image_to_input(pixels: Any, image: ImageSpec, dtype: Any, shape: tuple[int, 
     """Compute an input of ``dtype`` and ``shape`` from uint8 ``pixels`` [batch, height, width, channels], RGB or grey.
 
     Computes ``(pixel - mean) * scale`` in float32 (float64 for a float64 model), channels in the model's order, and
-    before pixels if the model has its channels first.
-    Raises ImportModelError if an integer model is given a mean or scale.
+    before pixels if the model has its channels first. Raises ImportModelError if an integer model is given a scale, or
+    if its type cannot hold ``pixel - mean``.
     """
     channels = image.channels
     mean, scale = _per_channel(image.mean, channels, "mean"), _per_channel(image.scale, channels, "scale")
@@ -26,14 +28,16 @@ def image_to_input(pixels: Any, image: ImageSpec, dtype: Any, shape: tuple[int, 
     if image.channel_order == "bgr" and channels == 3:
         value = tf.reverse(value, axis=[-1])
     moves, scales = any(m != 0 for m in mean), any(s != 1 for s in scale)
-    if (moves or scales) and not dtype.is_floating:
-        raise ImportModelError(
-            f"The image input is {dtype.name}, so the model takes pixels as they are: "
-            "remove `mean` and `scale` under [image]."
-        )
     wide = tf.float64 if dtype == tf.float64 else tf.float32
+    if not dtype.is_floating:
+        if scales or not all(m == int(m) and dtype.min <= -m and 255 - m <= dtype.max for m in mean):
+            right = "mean = 128 without" if dtype == tf.int8 else "no `mean` and"
+            raise ImportModelError(
+                f"The image input is {dtype.name}, which holds whole pixels: write {right} `scale` under [image]."
+            )
+        wide = tf.int32
     if moves:
-        value = tf.cast(value, wide) - tf.constant(mean, wide)
+        value = tf.cast(value, wide) - np.array(mean).astype(wide.as_numpy_dtype)
     if scales:
         value = tf.cast(value, wide) * tf.constant(scale, wide)
     value = tf.cast(value, dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -270,6 +271,15 @@ class TestImage:
         assert shape == expected.shape
         actual = image_to_input(tf.constant(pixels), image, tf.float32, shape).numpy()
         np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
+
+    def test_integers_are_whole_pixels(self) -> None:
+        pixels = np.arange(256, dtype=np.uint8).reshape(1, 16, 16, 1)
+        image = ImageSpec(None, 16, 16, "grey", mean=(128.0,))
+        values = image_to_input(tf.constant(pixels), image, tf.int8, pixels.shape).numpy()
+        np.testing.assert_array_equal(values, (pixels.astype(int) - 128).astype(np.int8))
+        for wrong in (ImageSpec(None, 16, 16, "grey"), replace(image, mean=(127.5,)), replace(image, scale=(1 / 255,))):
+            with pytest.raises(ImportModelError, match="write mean = 128"):
+                image_to_input(tf.constant(pixels), wrong, tf.int8, pixels.shape)
 
     @pytest.mark.parametrize("size", [(3, 3), (5, 3)])
     def test_a_shape_that_may_be_of_either_layout(self, size: tuple[int, int]) -> None:

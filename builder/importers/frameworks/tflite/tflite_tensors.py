@@ -65,6 +65,18 @@ class Tensor:
             return None
         return float(self.quantisation.scale.item()), int(self.quantisation.zero.item())
 
+    @property
+    def step(self) -> Any:
+        """The only scale of a quantised tensor, in float32."""
+        assert self.quantisation
+        return self.quantisation.scale[0]
+
+    @property
+    def zero(self) -> int:
+        """The only zero point of a quantised tensor."""
+        assert self.quantisation
+        return int(self.quantisation.zero[0])
+
     def to_real(self, value: Any) -> Any:
         """Return the numbers that ``value`` stands for, in float32 if it is quantised."""
         if not self.is_quantised:

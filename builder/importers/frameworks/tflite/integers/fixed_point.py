@@ -1,0 +1,52 @@
+"""LiteRT's fixed-point arithmetic: an integer times a real number, rounded twice as its kernels do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class FixedPoint:
+    """The real number ``value`` × 2^(``shift`` − 31), where ``value`` has 31 bits, or an array of such numbers."""
+
+    value: Any
+    shift: Any
+
+
+def make_fixed_point(real: Any) -> FixedPoint:
+    """Return the nearest fixed-point number."""
+    fraction, shift = np.frexp(np.asarray(real, np.float64))
+    value = round_away(fraction * 2**31).astype(np.int64)
+    full = np.abs(value) == 2**31
+    value, shift = np.where(full, value // 2, value), np.where(full, shift + 1, shift).astype(np.int64)
+    return FixedPoint(np.where(shift < -31, 0, value), np.where(shift < -31, 0, shift))
+
+
+def multiply(x: Any, factor: FixedPoint, *, upwards: bool = False) -> Any:
+    """Return integers times ``factor``: the upper half of the doubled product, rounded, then shifted and rounded.
+
+    The last rounding is away from zero in the middle between two integers, or upwards.
+    """
+    high = ((jnp.asarray(x).astype(jnp.int64) << np.maximum(factor.shift, 0)) * factor.value + 2**30) >> 31
+    return divide_by_power(high, -np.minimum(factor.shift, 0), upwards=upwards)
+
+
+def multiply_wide(x: Any, factor: FixedPoint) -> Any:
+    """Return int64 integers times ``factor`` with the 16 upper bits of its value, rounded half up."""
+    upper = np.minimum((factor.value + 2**15) >> 16, 2**15 - 1)
+    return (x * upper + (1 << (14 - factor.shift))) >> (15 - factor.shift)
+
+
+def divide_by_power(x: Any, exponent: Any, *, upwards: bool = False) -> Any:
+    """Return integers divided by 2^``exponent``, rounded half away from zero, or upwards."""
+    half = (1 << exponent) >> 1
+    return (x + (half if upwards else half - ((x < 0) & (exponent > 0)))) >> exponent
+
+
+def round_away(x: Any) -> Any:
+    """Return NumPy's real numbers rounded half away from zero, as C's ``round`` does."""
+    return np.copysign(np.floor(np.abs(x) + x.dtype.type(0.5)), x)

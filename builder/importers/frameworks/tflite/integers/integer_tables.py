@@ -1,0 +1,212 @@
+"""Functions of one quantised tensor: the results for all its integers are computed when the model is read.
+
+XNNPACK multiplies by the inverse of the output's scale and rounds to even; LiteRT rounds half away from zero. For 16
+bits LiteRT interpolates between 512 results.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from builder.importers.frameworks.tflite.integers.fixed_point import divide_by_power, make_fixed_point, round_away
+from builder.importers.frameworks.tflite.integers.integer_values import IntegerTable, Value
+from builder.importers.frameworks.tflite.tflite_tensors import Tensor
+
+OPS = IntegerTable()
+_Function = Callable[[Any], Any]
+
+
+def _list_integers(tensor: Tensor) -> Any:
+    limits = np.iinfo(tensor.dtype)
+    return np.arange(limits.min, limits.max + 1, dtype=np.int64)
+
+
+def _look_up(table: Any, x: Value, tensor: Tensor) -> Value:
+    return jnp.asarray(table)[x.astype(np.int32) - np.iinfo(tensor.dtype).min]
+
+
+def _cut(table: Any, output: Tensor) -> Any:
+    limits = np.iinfo(output.dtype)
+    return np.clip(table, limits.min, limits.max).astype(output.dtype)
+
+
+def _tabulate_even(function: _Function, tensor: Tensor, output: Tensor) -> Any:
+    """Return XNNPACK's results for all bytes."""
+    real = (_list_integers(tensor) - tensor.zero).astype(np.float32) * tensor.step
+    scaled = function(real).astype(np.float32) * (np.float32(1) / output.step)
+    return _cut(np.rint(scaled + np.float32(output.zero)), output)
+
+
+def _tabulate_away(function: _Function, tensor: Tensor, output: Tensor) -> Any:
+    """Return LiteRT's results for all bytes."""
+    real = tensor.step * (_list_integers(tensor) - tensor.zero).astype(np.float32)
+    scaled = function(real).astype(np.float32) * (np.float32(1) / output.step)
+    return _cut(round_away(scaled) + output.zero, output)
+
+
+def interpolate(function: _Function, real: Any, scale: Any, offset: int) -> Any:
+    """Return LiteRT's 16-bit results for all integers: 512 steps from ``real[0]`` to ``real[1]``, then straight lines.
+
+    A result of ``scale`` × n is the integer n + ``offset``. The sort of ``scale`` is that of the arithmetic.
+    """
+    kind = type(scale)
+    least, most = kind(scale * kind(-32768 - offset)), kind(scale * kind(32767 - offset))
+    inverse = kind(65536) / (most - least)
+    step = (kind(real[1]) - kind(real[0])) / kind(512)
+    points = kind(real[0]) + np.arange(513).astype(kind) * step
+    values, middles = function(points).astype(kind), function(points[:-1] + step / kind(2)).astype(kind)
+    samples = round_away(values * inverse)
+    straight = round_away((values[1:] * inverse + samples[:-1]) / kind(2))
+    bias = round_away((straight - round_away(middles * inverse)) / kind(2))
+    table = np.clip(np.append(samples[:-1] - bias, samples[-1]), -32768, 32767).astype(np.int64)
+    integers = np.arange(-32768, 32768)
+    places = 256 + (integers >> 7)
+    return (table[places] + (((table[places + 1] - table[places]) * (integers & 127) + 64) >> 7)).astype(np.int16)
+
+
+def _tabulate_wide(function: _Function, tensor: Tensor, output: Tensor) -> Any:
+    limits = (tensor.step * np.float32(bound - tensor.zero) for bound in (-32768, 32767))
+    return interpolate(function, tuple(limits), np.float32(output.step), output.zero)
+
+
+def _apply(function: _Function, delegated: str, _: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) -> Value:
+    (tensor,) = tensors
+    if tensor.dtype.itemsize == 2:
+        tabulate = _tabulate_wide
+    else:
+        tabulate = _tabulate_even if str(tensor.dtype) in delegated else _tabulate_away
+    return _look_up(tabulate(function, tensor, output), x, tensor)
+
+
+def _sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x.astype(np.float64)))
+
+
+def _exponential(x: Any) -> Any:
+    return np.exp(x.astype(np.float64))  # The C library's float32 is the nearest to this, NumPy's is not.
+
+
+def _logarithm(x: Any, least: Any) -> Any:
+    return np.where(x > 0, np.log(np.maximum(x, np.finfo(x.dtype).tiny).astype(np.float64)), least)
+
+
+def _hyperbolic_tangent(x: Any) -> Any:
+    return np.tanh(x.astype(np.float64))
+
+
+def _elu(x: Any) -> Any:
+    return np.where(x < 0, np.expm1(x.astype(np.float64)), x)
+
+
+def _gelu(x: Any) -> Any:
+    return np.float32(0.5) * x * np.vectorize(math.erfc)(x * np.float32(-np.sqrt(0.5)))
+
+
+def _approximate_gelu(x: Any) -> Any:
+    inner = np.float32(np.sqrt(2 / np.pi)) * (x + np.float32(0.044715) * x * x * x)
+    return np.float32(0.5) * x * (np.float32(1) + np.tanh(inner))
+
+
+OPS["ELU"] = functools.partial(_apply, _elu, "int8")
+OPS["EXP"] = functools.partial(_apply, _exponential, "")
+
+
+@OPS.define("GELU")
+def _gelu_table(options: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) -> Value:
+    return _apply(_approximate_gelu if options.approximate else _gelu, "", options, tensors, output, x)
+
+
+@OPS.define("LOG")
+def _log_table(options: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) -> Value:
+    least = np.float32(np.iinfo(output.dtype).min - output.zero) * output.step
+    return _apply(functools.partial(_logarithm, least=least), "", options, tensors, output, x)
+
+
+@OPS.define("SQRT")
+def _root_table(_: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) -> Value:
+    (tensor,) = tensors
+    real = tensor.step * np.maximum(_list_integers(tensor) - tensor.zero, 0).astype(np.float32)
+    return _look_up(_cut(np.trunc(np.sqrt(real) / output.step) + output.zero, output), x, tensor)
+
+
+def _squash(
+    function: _Function, wide: Callable[..., Any], options: Any, tensors: Sequence[Tensor], output: Tensor, x: Value
+) -> Value:
+    (tensor,) = tensors
+    if tensor.dtype.itemsize == 1:
+        return _apply(function, "int8 uint8", options, tensors, output, x)
+    return _look_up(wide(tensor), x, tensor)
+
+
+def _scale_wide(tensor: Tensor, doubled: int) -> Any:
+    """Return all 16-bit integers in steps of 1 / (3 × 4096), as LiteRT's sigmoid and tanh read their table."""
+    fraction, exponent = np.frexp(np.float64(tensor.step))
+    left = 12 + int(exponent) - 1
+    if fraction == 0.5 and 0 <= left <= doubled:
+        return _list_integers(tensor) * (3 << left)
+    factor, shift = np.float64(tensor.step) * 4096 * 3, 0
+    while factor <= 32767 / 2 and shift <= 30:
+        factor, shift = factor * 2, shift + 1
+    return (_list_integers(tensor) * int(factor) + ((1 << shift) >> 1)) >> shift
+
+
+def _tabulate_sigmoid() -> Any:
+    """Return 2^16 × sigmoid(x / 24) for x = 0 … 255, raised so that straight lines between miss it on both sides."""
+    exact = 65536 * _sigmoid(np.arange(-1, 257) / 24)
+    raised = exact[1:-1] - np.diff(exact, 2) / 16
+    return np.append(np.rint(raised)[:255], 65535).astype(np.int64)
+
+
+_SIGMOID = _tabulate_sigmoid()
+
+
+def _interpolate_sigmoid(x: Any, bits: int) -> Any:
+    """Return 2^(16 + ``bits``) × sigmoid(x / (24 × 2^bits)) for x ≥ 0, by straight lines."""
+    places = np.minimum(x >> bits, 254)
+    low, high = _SIGMOID[places], _SIGMOID[places + 1]
+    return np.where(x >> bits >= 255, 0, (low << bits) + (x & ((1 << bits) - 1)) * (high - low))
+
+
+def _tabulate_wide_sigmoid(tensor: Tensor) -> Any:
+    x = _scale_wide(tensor, 0)
+    y = np.where(np.abs(x) >> 9 >= 255, 0x7FFF << 10, _interpolate_sigmoid(np.abs(x), 9))
+    return (np.where(x >= 0, y + 512, (1 << 25) - y + 511) >> 10).astype(np.int16)
+
+
+def _tabulate_wide_tanh(tensor: Tensor) -> Any:
+    x = _scale_wide(tensor, 1)
+    y = np.where(np.abs(x) >> 8 >= 255, 0xFFFF << 8, _interpolate_sigmoid(np.abs(x), 8))
+    return (np.where(x >= 0, y - (1 << 23) + 128, -y + (1 << 23) + 127) >> 8).astype(np.int16)
+
+
+OPS["LOGISTIC"] = functools.partial(_squash, _sigmoid, _tabulate_wide_sigmoid)
+OPS["TANH"] = functools.partial(_squash, _hyperbolic_tangent, _tabulate_wide_tanh)
+
+
+@OPS.define("HARD_SWISH")
+def _hard_swish(_: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) -> Value:
+    (tensor,) = tensors
+    fine = np.float32(1 / 128) * tensor.step
+    out, relu = make_fixed_point(fine / output.step), make_fixed_point(fine / np.float32(3 / 32768))
+    high = (_list_integers(tensor) - tensor.zero) << 7
+    scaled = _double_high(high, _halve(out.value))
+    gate = np.clip(high << max(relu.shift - 1, 0), -32768, 32767)
+    gate = np.clip(_double_high(gate, _halve(relu.value)) << min(max(relu.shift, 0), 1), -32768, 32767)
+    gate = (divide_by_power(gate, -min(relu.shift, 0)) + (1 << 15)) >> 1
+    product = np.fix(gate * scaled / 2**15).astype(np.int64)
+    return _look_up(_cut(divide_by_power(product, -out.shift) + output.zero, output), x, tensor)
+
+
+def _halve(value: int) -> int:
+    """Return the 16 upper bits of a fixed-point number, rounded."""
+    return min((value + (1 << 15)) >> 16, 32767)
+
+
+def _double_high(a: Any, b: int) -> Any:
+    return np.minimum((a * b + (1 << 14)) >> 15, 32767)

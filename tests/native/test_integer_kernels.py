@@ -26,7 +26,7 @@ from builder.compiler.lower.packing import compute_scratch_size, get_quantised_s
 from builder.compiler.lower.steps.quantisation import Quantisation
 from tests.support import needs, portable
 from tests.support.fused import BYTES_LESS, Case, Kernels, Prepared, prepare
-from tests.support.layers import LIBRARY, activate, convolve, epilogues, examples
+from tests.support.layers import LIBRARY, activate, convolve, epilogues, examples, halos
 
 CPU = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
 PORTABLE = ["v3", "wide", "narrow", "matrix", "tiles", "pairs", "wide_pairs"]
@@ -164,6 +164,29 @@ def test_pixels_computed_as_one(
             np.testing.assert_array_equal(ours.buffer, theirs.buffer)
 
 
+@st.composite
+def depthwise_layers(draw: st.DrawFn) -> Case:
+    """Any filter for each channel, with those that have loops of their own in plenty."""
+    square = draw(st.sampled_from([3, 3, 5, 0]))
+    kernel = (square, square) if square else (draw(st.integers(1, 9)), draw(st.integers(1, 5)))
+    stride = draw(st.sampled_from([(1, 1), (1, 1), (2, 2), (1, 2), (3, 3)]))
+    dilation = draw(st.sampled_from([(1, 1), (1, 1), (1, 1), (2, 1), (1, 2)]))
+    out, channels = (draw(st.integers(1, 6)), draw(st.integers(1, 19))), draw(st.integers(2, 50))
+    reach = [(out[i] - 1) * stride[i] + (kernel[i] - 1) * dilation[i] + 1 for i in (0, 1)]
+    padding = [draw(st.integers(0, 2)) for _ in range(4)]
+    size = (reach[0] - padding[0] - padding[2], reach[1] - padding[1] - padding[3])
+    assume(size[0] > 0 and size[1] > 0)
+    return Case(
+        Geometry(draw(st.integers(1, 2)), channels, out, channels, kernel, stride, dilation, channels),
+        "integer_depthwise",
+        (padding[0], padding[1], padding[2], padding[3]),
+        size,
+        in_gap=draw(st.sampled_from([0, 0, 4, 16])),
+        weights="int8",
+        halo=draw(halos),
+    )
+
+
 whole_layers = st.builds(
     lambda case, zero: replace(
         case,
@@ -174,7 +197,7 @@ whole_layers = st.builds(
         activation="clamp",
         **dict.fromkeys(("residual", "residual_in_place", "residual_scale", "second", "extremes"), False),
     ),
-    layers(),
+    layers() | depthwise_layers(),
     st.integers(0, 255),
 )
 """Layers of bytes whose bias belongs to the sums, as quantised models have them."""
@@ -326,6 +349,15 @@ SMALL = {
     "tiles of bytes": replace(
         case_of(Geometry(1, 32, (4, 9), 48, (3, 3)), 1, input_rounded=True), algorithm="integer_winograd4"
     ),
+    "sums": case_of(Geometry(1, 24, (5, 6), 40, (3, 3)), 1, input_rounded=True, whole=True, stores_sums=True),
+    "depthwise": replace(
+        case_of(Geometry(1, 20, (5, 7), 20, (3, 3), groups=20), 1, input_rounded=True, whole=True, stores_sums=True),
+        algorithm="integer_depthwise",
+    ),
+    "tall depthwise": replace(
+        case_of(Geometry(1, 8, (2, 3), 8, (9, 1), groups=8), input_rounded=True, whole=True, stores_sums=True),
+        algorithm="integer_depthwise",
+    ),
     "of bytes, strided": case_of(Geometry(2, 8, (5, 6), 17, (1, 1), (2, 2)), input_rounded=True),
 }
 
@@ -339,7 +371,10 @@ def test_on_another_processor(target: str, tmp_path: Path) -> None:
     for p, output in zip(prepared, portable.run(prepared, target, tmp_path), strict=True):
         p.output.buffer[...] = output
         p.second = None  # of what was stored in the first, by code that is no other than the float kernels'
-        check(p, tiles=p.case.algorithm == "integer_winograd4" and target != "arm64")
+        if p.case.stores_sums:
+            np.testing.assert_array_equal(p.output.inner.view(np.int32), whole_sums(p))
+        else:
+            check(p, tiles=p.case.algorithm == "integer_winograd4" and target != "arm64")
 
 
 @pytest.mark.parametrize(("variant", "instruction"), portable.INSTRUCTIONS)

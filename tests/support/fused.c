@@ -30,7 +30,8 @@ EXPORT void cf_test_close(cf_context *context) {
 }
 
 static void run_layer(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
-    const int integer = layer->algorithm == CF_INTEGER || layer->algorithm == CF_INTEGER_WINOGRAD4;
+    const int integer = layer->algorithm == CF_INTEGER || layer->algorithm == CF_INTEGER_WINOGRAD4 ||
+                        layer->algorithm == CF_INTEGER_DEPTHWISE;
     (integer ? context->integer : context->fused->layer)(context, layer, data);
 }
 

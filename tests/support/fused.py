@@ -467,7 +467,8 @@ def prepare(case: Case, threads: int = 8, less: int = 0) -> Prepared:
     packed = pack_layer(numbers, case.algorithm, groups=g.groups, kind=stored.type)  # type: ignore[arg-type]
     point("weights", _aligned(packed))
     if stored.scale is not None:
-        point("weight_scale", _aligned(pack_scale(np.tile(stored.scale, case.joined), groups=g.groups)))
+        groups = 1 if g.depthwise else g.groups
+        point("weight_scale", _aligned(pack_scale(np.tile(stored.scale, case.joined), groups=groups)))
     if case.quantisation is not None:
         point("weight_sums", _aligned(pack_sums(numbers)))
         layer.input_scale, layer.input_zero = case.quantisation.scale, case.quantisation.zero

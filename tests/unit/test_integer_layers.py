@@ -99,6 +99,35 @@ def test_rows_of_a_flat_image_are_read_where_they_lie() -> None:
     assert [type(step) for step in lower(m).steps] == [RepackStep, LayerStep, LayerStep, RepackStep]
 
 
+def write_out(m: Module, filters: Any, axes: tuple[int, int] = (2, 3)) -> Any:
+    """A depthwise kernel [KH, KW, C] as XLA's CPU backend writes it: with zeros beside the diagonal."""
+    shape = (*filters.shape, filters.shape[2])
+    numbers = [m.add("iota", (), shape, "int32", dimensions=[axis]) for axis in axes]
+    mask = m.elementwise("compare", *numbers, dtype="bool", comparison_direction="EQ")
+    spread = m.add("broadcast", (m.constant(filters, "int32"),), shape, "int32", dimensions=[0, 1, 3])
+    return m.elementwise("select", mask, spread, m.spread(0, shape, "int32"), dtype="int32")
+
+
+def test_a_filter_for_each_channel() -> None:
+    m, filters = Module(), weights(3, 5, 12)
+    x = m.parameter(1, 6, 6, 12, dtype="int8")
+    m.tuple(round_sums(m, m.convolution(centre(m, x, 4), write_out(m, filters), padding=2)))
+    (layer,) = find_integer_layers(read_dag(m.result))
+    assert layer.core.geometry.depthwise
+    np.testing.assert_array_equal(layer.kernel[:, :, 0], filters)
+    assert [s.algorithm for s in lower(m).steps if isinstance(s, LayerStep)] == ["integer_depthwise"]
+
+
+def test_a_kernel_with_another_diagonal_is_whole() -> None:
+    m, filters = Module(), weights(4, 4, 4)
+    x = m.parameter(1, 6, 6, 4, dtype="int8")
+    m.tuple(round_sums(m, m.convolution(centre(m, x, 4), write_out(m, filters, (0, 3)), padding=2)))
+    (layer,) = find_integer_layers(read_dag(m.result))
+    assert layer.kernel.shape == (4, 4, 4, 4)
+    for y, x, i, o in np.ndindex(4, 4, 4, 4):
+        assert layer.kernel[y, x, i, o] == (filters[y, x, o] if y == o else 0)
+
+
 def _spoil(change: Callable[[Module, Any], Any]) -> Module:
     m = Module()
     x = m.parameter(1, 4, 4, 8, dtype="int8")

@@ -71,6 +71,7 @@ LAYOUTS = {
     "winograd4": "[OC/16][C][9][16]",
     "integer": "[OC/16][KH*KW][C/4][16][4]",
     "integer_winograd4": "[OC/16][9][C/4][16][4]",
+    "integer_depthwise": "[C/16][KW][KH/4][16][4]",
     "thin": "[OC/8][KH*KW][C][8]",
 }
 """Layout of each algorithm's weights in the library; see builder/compiler/lower/packing.py."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Algorithm = Literal["direct", "depthwise", "winograd2", "winograd4", "integer", "integer_winograd4", "thin"]
+Algorithm = Literal[
+    "direct", "depthwise", "winograd2", "winograd4", "integer", "integer_winograd4", "thin", "integer_depthwise"
+]  # fmt: skip
 """``integer``: int8 weights times a layer's input rounded to bytes, summed as int32. ``integer_winograd4``: the same if
 a processor multiplies bytes; if it multiplies only pairs of int16, float sums of the same numbers by Winograd's
-algorithm, which saves more. All others sum floats. ``thin``: for few output channels, with pixels in the lanes of the
-vectors."""
+algorithm, which saves more. ``integer_depthwise``: one filter of int8 for each channel of bytes. All others sum floats.
+``thin``: for few output channels, with pixels in the lanes of the vectors."""
 
 MAX_SUM = (2**31 - 1) // (255 * 127)
 """Maximum number of products of an input byte and an int8 weight whose sum fits into int32, whatever their values."""

@@ -82,9 +82,10 @@ class IntegerLayer:
 def find_integer_layers(dag: Dag) -> list[IntegerLayer]:
     """Find every live layer of integers with constant weights."""
     layers = []
-    for core in find_cores(dag, "int32"):
+    for found in find_cores(dag, "int32"):
+        core = _find_filters(found) or found
         source, kernel = find_centred_bytes(core.input), _find_kernel(core)
-        if source is None or kernel is None or not core.geometry.summable:
+        if source is None or kernel is None or not (core.geometry.summable or core.geometry.depthwise):
             continue
         value, zero = source
         rounding = _match_rounding(core, dag)
@@ -110,11 +111,36 @@ def find_centred_bytes(value: Value) -> tuple[Value, int] | None:
     return (source, byte) if 0 <= byte <= 255 else None
 
 
+def _find_filters(core: Core) -> Core | None:
+    """Return a depthwise core as one of groups, or None if it is not one.
+
+    XLA's CPU backend writes its kernel of integers out with zeros: where one index of a channel equals the other, there
+    is a filter [KH, KW, channels].
+    """
+    numbers = core.value.instruction.convolution_dimension_numbers
+    if core.weights.op != "select" or core.geometry.groups != 1:
+        return None
+    mask, filters, zeros = core.weights.operands
+    axes = [*numbers.kernel_spatial_dimensions, numbers.kernel_output_feature_dimension]
+    places = {axis for operand in mask.operands if operand.op == "iota" for axis in operand.instruction.dimensions}
+    if mask.op != "compare" or mask.instruction.comparison_direction != "EQ" or len(mask.operands) != 2:
+        return None
+    diagonal = places == {numbers.kernel_input_feature_dimension, numbers.kernel_output_feature_dimension}
+    if not diagonal or filters.op != "broadcast" or list(filters.instruction.dimensions) != axes:
+        return None
+    if find_scalar(zeros, "int32") != 0 or core.geometry.in_channels != core.geometry.out_channels:
+        return None
+    channels = core.geometry.out_channels
+    return replace(core, weights=filters.operands[0], geometry=replace(core.geometry, groups=channels))
+
+
 def _find_kernel(core: Core) -> Array | None:
     """Return the weights of a core [KH, KW, C / groups, OC], or None if int8 does not hold them."""
     weights = evaluate_constant(core.weights)
     if weights is None or weights.size == 0 or weights.min() < -128 or weights.max() > 127:
         return None
+    if core.geometry.depthwise and weights.ndim == 3:
+        return np.asarray(weights[:, :, None], np.float32)
     return np.asarray(core.arrange_weights(weights), np.float32)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from builder.compiler.lower.allocation import Allocator, PlacedImage
 from builder.compiler.lower.compress import StoredWeights
 from builder.compiler.lower.decisions import StepInfo
+from builder.compiler.lower.geometry import Algorithm
 from builder.compiler.lower.hlo import Value
 from builder.compiler.lower.integer_layers import IntegerLayer
 from builder.compiler.lower.layers import get_op_name
@@ -29,6 +30,11 @@ from builder.compiler.lower.program_plan import ProgramPlan
 from builder.compiler.lower.steps.image_step import RepackStep
 from builder.compiler.lower.steps.layer_step import Epilogue, LayerStep
 from builder.compiler.lower.steps.quantisation import Quantisation, RoundedImage
+
+
+def get_integer_algorithm(layer: IntegerLayer) -> Algorithm:
+    """Return the algorithm that computes a layer of integers."""
+    return "integer_depthwise" if layer.core.geometry.depthwise else "integer"
 
 
 class IntegerAllocator(Allocator):
@@ -55,10 +61,11 @@ class IntegerAllocator(Allocator):
         gapless = target.layout.pixel == core.geometry.out_channels and output is None
         joined = choose_joined_pixels(core.geometry) if gapless else 1
         computed = join_pixels(core.geometry, joined)
-        scratch = self._reserve_scratch(computed, "integer", None)
+        algorithm = get_integer_algorithm(layer)
+        scratch = self._reserve_scratch(computed, algorithm, None)
         step = LayerStep(
             name,
-            "integer",
+            algorithm,
             source.make_view(),
             output=output.make_view() if output else None,
             epilogue=self._make_integer_epilogue(layer, joined),
@@ -76,7 +83,7 @@ class IntegerAllocator(Allocator):
         matched = ("sums",) if rounding is None else ("bias", "affine", "rounding")
         moved = source.layout.size + target.layout.size * (4 if output else 1) + step.weights.size
         note = StepInfo(
-            name, "layer", matched, "integer", core.geometry.flop, moved, gives=get_op_name(layer.end.instruction)
+            name, "layer", matched, algorithm, core.geometry.flop, moved, gives=get_op_name(layer.end.instruction)
         )
         self._append_step(step, note)
         if rounded is not None and layer.end.base in self.plan.dense_bytes:
@@ -93,7 +100,7 @@ class IntegerAllocator(Allocator):
         numbers = join_weights(layer.kernel, joined, geometry.stride[1])
         factor = np.ones(geometry.out_channels, np.float32) if rounding is None else rounding.factor
         stored = StoredWeights("int8", layer.kernel, layer.kernel, factor)
-        packed = pack_layer(numbers, "integer", kind="int8")
+        packed = pack_layer(numbers, get_integer_algorithm(layer), groups=geometry.groups, kind="int8")
         fields = self.store.add_layer(
             layer.core.name, stored, packed, Quantisation(1.0, layer.zero), joined=joined, numbers=numbers
         )

@@ -28,8 +28,8 @@ from builder.compiler.lower.geometry import MAX_SUM, THIN_CHANNELS, Algorithm, G
 from builder.config.schema import WeightType
 
 WINOGRAD: tuple[Algorithm, ...] = ("winograd2", "winograd4")
-INTEGER: tuple[Algorithm, ...] = ("integer", "integer_winograd4")
-"""The algorithms of layers that round their input to bytes."""
+INTEGER: tuple[Algorithm, ...] = ("integer", "integer_winograd4", "integer_depthwise")
+"""The algorithms of layers that sum products of bytes."""
 TILED: tuple[Algorithm, ...] = (*WINOGRAD, "integer_winograd4")
 """The algorithms whose kernels transform tiles, a band of them at a time."""
 
@@ -174,6 +174,13 @@ def pack_layer(
             raise ValueError("Winograd takes 3x3 weights, one group, and 16, 20, 24 ... input channels")
         panels = _pad_last_axis(weights).reshape(9, inner, -1, PANEL)
         return encode_numbers(panels.transpose(2, 1, 0, 3), kind)
+    if algorithm == "integer_depthwise":
+        if kind != "int8" or inner != 1 or groups != outer:
+            raise ValueError("a depthwise layer of integers takes int8 weights, one for each tap and channel")
+        columns = _pad_last_axis(weights.reshape(height, width, outer).transpose(1, 0, 2))
+        columns = np.pad(columns, [(0, 0), (0, -height % QUAD), (0, 0)])
+        quads = columns.reshape(width, -1, QUAD, columns.shape[-1] // PANEL, PANEL)
+        return encode_numbers(quads.transpose(3, 0, 1, 4, 2), kind)
     if algorithm in INTEGER:
         if kind != "int8" or groups != 1:
             raise ValueError("integer GEMM takes int8 weights and one group")

@@ -53,7 +53,8 @@ typedef enum {
     CF_WINOGRAD4,
     CF_INTEGER,
     CF_INTEGER_WINOGRAD4, /* CF_INTEGER where a processor multiplies bytes, elsewhere CF_WINOGRAD4 of rounded inputs */
-    CF_THIN
+    CF_THIN,
+    CF_INTEGER_DEPTHWISE
 } cf_algorithm;
 
 typedef enum {

@@ -1,5 +1,6 @@
 /* Integer GEMM for one instruction set: compiled once for each, with CF_TABLE as this copy's name. */
 #include "abi/program.h"
+#include "fused/integer_depthwise.h"
 #include "fused/integer_gemm.h"
 
 #ifndef CF_TABLE
@@ -12,6 +13,12 @@ void CF_WITHOUT_TILES(cf_context *context, const cf_layer *layer, const cf_layer
 
 void CF_TABLE(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
 void CF_TABLE(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
+    cf_halos halos = {.count = 0};
+    if (layer->algorithm == CF_INTEGER_DEPTHWISE) {
+        add_layer_halos(&halos, layer, data);
+        run_integer_depthwise(context, layer, data, &halos);
+        return;
+    }
     const cf_layer wide = join_pixels(layer);
 #if CF_TILES
     if (!worth_tiles(&wide)) {
@@ -23,7 +30,6 @@ void CF_TABLE(cf_context *context, const cf_layer *layer, const cf_layer_data *d
         context->fused->layer(context, layer, data);
         return;
     }
-    cf_halos halos = {.count = 0};
     add_layer_halos(&halos, layer, data);
     run_integer_gemm(context, &wide, data, &halos);
 }

@@ -68,7 +68,8 @@ INLINE int64_t tiles_of(int64_t rest, int64_t mr) {
 static void integer_block(cf_integer_params *p, const cf_pixel_pointers *pointers, int64_t count, int64_t channels,
                           int64_t width) {
     const cf_integer_gemm *m = p->gemm;
-    const int in_registers = simple_integer_epilogue(m) && channels == p->n_tiles * width;
+    const int in_registers =
+        simple_integer_epilogue(m) && (channels == p->n_tiles * width || stores_bytes_alone(&m->data));
     const int64_t panels = ceil_div(channels, CF_PANEL);
     const int half = width < CF_NR;
     _Alignas(64) float sums[CF_MC * CF_NR];
@@ -117,7 +118,7 @@ static void blocked_task(const cf_integer_gemm *m, const cf_pixel_pointers *poin
         const int64_t rest = end - channel, width = rest <= CF_NR / 2 ? CF_NR / 2 : CF_NR;
         cf_integer_params params = {
             .gemm = m, .channel = channel, .n_tiles = min64(max_n_tiles, max64(rest / width, 1))};
-        if (stored_bytes(&m->data) != NULL) params.rounding = clamping_quantiser(&m->layer);
+        if (stored_bytes(&m->data) != NULL) params.rounding = sums_quantiser(&m->layer, &m->data);
         const int64_t channels = min64(rest, params.n_tiles * width);
         integer_block(&params, pointers, count, channels, width);
         channel += channels;

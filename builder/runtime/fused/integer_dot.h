@@ -118,6 +118,17 @@ INLINE ivec dot(ivec sum, cf_word word, ivec weights) {
 }
 #endif
 
+/* The same with words of their own in each lane. */
+INLINE ivec dot_lanes(ivec sum, ivec words, ivec weights) {
+#if CF_FORM == CF_SIGNED && CF_LANES == 4 && defined(__ARM_FEATURE_DOTPROD)
+    return (ivec)vdotq_s32((int32x4_t)sum, (int8x16_t)words, (int8x16_t)weights);
+#elif defined(CF_PRODUCTS)
+    return plus(sum, (ivec)CF_PRODUCTS(words, weights));
+#else
+    return dot(sum, words, weights);
+#endif
+}
+
 /*
  * dot() for `vectors` vectors. Compilers know that integers may be added in any order, and would keep dozens of
  * products for later: HERE prevents that. All products come before the first addition, because an addition right

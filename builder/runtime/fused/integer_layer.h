@@ -35,6 +35,18 @@ INLINE int simple_integer_epilogue(const cf_integer_gemm *m) {
     return simple_epilogue(&m->layer, &m->data) && !m->layer.stores_sums;
 }
 
+/* The same of a tile with more lanes than channels: bytes alone are stored for those that are there. */
+INLINE int stores_bytes_alone(const cf_layer_data *data) {
+    return stored_bytes(data) != NULL && !stores_floats(data) && data->residual == NULL;
+}
+
+/* How outputs are rounded to bytes. Sums of integers are numbers, so where nothing else is added, none is NaN. */
+INLINE cf_quantiser sums_quantiser(const cf_layer *layer, const cf_layer_data *data) {
+    cf_quantiser q = clamping_quantiser(layer);
+    if (data->residual == NULL) q.nan_is_low = 1;
+    return q;
+}
+
 /* What comes after a block's sums, CF_NR for each pixel, if its micro-kernel has not done it: the sums are stored as they
  * are, or the epilogue is run. */
 static void finish_block(const cf_integer_gemm *m, const cf_pixel_pointers *pointers, int64_t count, int64_t channel,

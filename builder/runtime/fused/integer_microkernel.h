@@ -143,6 +143,15 @@ INLINE void integer_microkernel(const int mr, const int vectors, const int widen
                     store(outputs[r] + c + v * CF_LANES, clamp(value[r][v], low, high));
                 }
             }
+            if (m->layer.out_channels - c < width) {
+                ROLLED for (int r = 0; r < mr; r++) {
+                    UNROLL for (int v = 0; v < vectors; v++) {
+                        const int64_t n = m->layer.out_channels - c - v * CF_LANES;
+                        if (n > 0) store_bytes(bytes[r] + c + v * CF_LANES, rounded(&rounding, value[r][v]), n);
+                    }
+                }
+                continue;
+            }
             ROLLED for (int r = 0; r < mr; r++) {
                 int8_t *to = bytes[r] + c;
                 if (vectors == 1) store_bytes(to, rounded(&rounding, value[r][0]), CF_LANES);

@@ -316,7 +316,7 @@ static void tiled_task(const cf_integer_gemm *m, const cf_pixel_pointers *pointe
     cf_tile_rows rows;
     set_tile_rows(&rows, m, pointers, first, count, m->tiling.rows + thread * m->tiling.most_rows * m->tiling.row_bytes);
     cf_tiled_params params = {.gemm = m};
-    if (stored_bytes(&m->data) != NULL) params.rounding = clamping_quantiser(&m->layer);
+    if (stored_bytes(&m->data) != NULL) params.rounding = sums_quantiser(&m->layer, &m->data);
     tiles_begin();
     for (; channel < end; channel += CF_NR) {
         params.channel = channel;

@@ -29,7 +29,8 @@ static void run_layer(cf_context *context, const cf_layer *layer, const cf_layer
     add_layer_halos(&halos, layer, data);
     switch (layer->algorithm) {
     case CF_DIRECT: run_direct(context, layer, data, &halos); break;
-    case CF_INTEGER: break; /* never here: see integer.c */
+    case CF_INTEGER:
+    case CF_INTEGER_DEPTHWISE: break; /* never here: see integer.c */
 #if CF_HAS_CONVOLUTIONS
     case CF_DEPTHWISE: run_depthwise(context, layer, data, &halos); break;
     case CF_WINOGRAD2: run_winograd(context, layer, data, 2, &halos); break;

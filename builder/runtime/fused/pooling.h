@@ -299,6 +299,15 @@ static void repack_bytes(const cf_repack *r, const char *in, char *out, int64_t 
     }
     const uint8_t mask = (r->form == CF_REPACK_SIGNED) == (CF_BYTES_LESS == 0) ? 0x80 : 0;
     int64_t x = 0;
+    if (channels == 3 && step == 3 && to_step == 4) {
+        typedef uint8_t sixteen __attribute__((vector_size(16)));
+        for (; 3 * x + 16 <= 3 * pixels; x += 4) {
+            sixteen four;
+            memcpy(&four, in + 3 * x, sizeof four);
+            four = __builtin_shufflevector(four, four, 0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 8, 8, 9, 10, 11, 11) ^ mask;
+            memcpy(out + 4 * x, &four, sizeof four);
+        }
+    }
     if (channels < 4 && to_step == 4) { /* words: what is behind a pixel's channels does not matter */
         for (; (x + 1) * step + 4 <= pixels * step; x++) {
             uint32_t word;

@@ -59,9 +59,17 @@ INLINE void store_bytes(int8_t *to, ivec lanes, int64_t n) {
     const byte_vec bytes = __builtin_convertvector(lanes, byte_vec);
     if (n >= CF_LANES) {
         *(loose_byte_vec *)to = bytes;
-    } else {
-        for (int64_t i = 0; i < n; i++) to[i] = bytes[i];
+        return;
     }
+#if CF_LANES == 16 && defined(__AVX512F__)
+    _mm512_mask_cvtepi32_storeu_epi8(to, (__mmask16)((1u << n) - 1u), (__m512i)lanes);
+#else
+    for (int64_t size = CF_LANES / 2, at = 0; size > 0; size /= 2) {
+        if ((n & size) == 0) continue;
+        memcpy(to + at, (const int8_t *)&bytes + at, (size_t)size);
+        at += size;
+    }
+#endif
 }
 
 /* Store two whole vectors. */

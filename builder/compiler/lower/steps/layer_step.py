@@ -121,7 +121,7 @@ class LayerStep(Step):
         needed: dict[KernelKind, bool] = {
             "INTEGER": self.algorithm in INTEGER,
             "SMALL_WEIGHTS": self.weight_type != "float32",
-            "CONVOLUTIONS": self.algorithm not in ("direct", "integer"),
+            "CONVOLUTIONS": self.algorithm not in ("direct", "integer", "integer_depthwise"),
             "HARD_SWISH": self.algorithm == "direct" and self.epilogue.activation == "hard_swish",
         }
         return frozenset(kind for kind, is_needed in needed.items() if is_needed)

@@ -16,6 +16,7 @@ from builder.base.project import Project
 from builder.cli.command import TRUST, Options, argument, command, print_result, shorten_path
 from builder.cli.inspect_commands import fetched_model, make_describer
 from builder.config.address import is_address
+from builder.config.rules import EXTENSIONS
 
 
 @command(
@@ -26,7 +27,7 @@ from builder.config.address import is_address
         "--from",
         dest="model",
         metavar="MODEL",
-        help=".keras, .h5, .pb or a SavedModel folder, which is copied, or an address (default: the emotion example's)",
+        help=f"{EXTENSIONS} or a SavedModel's folder, which is copied, or an address (default: the emotion example's)",
     ),
     argument(
         "--with",
@@ -79,7 +80,7 @@ def run_new(options: Options, project: Project) -> None:
 @command(
     "init",
     "model.keras --output faces/model.toml",
-    argument("model", help=f".keras, .h5, .pb or a SavedModel folder, or its address ({docs_command('sources')})"),
+    argument("model", help=f"{EXTENSIONS} or a SavedModel's folder, or its address ({docs_command('sources')})"),
     argument(
         "--output", type=Path, help="where to write (default: model.toml beside the model, or here for an address)"
     ),

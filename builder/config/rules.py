@@ -31,6 +31,9 @@ _EXTENSIONS: dict[str, Format] = {
     ".tflite": "tflite",
 }
 
+EXTENSIONS = ", ".join(_EXTENSIONS)
+"""The extensions of models that are files, for messages."""
+
 CODE: Mapping[Format, tuple[str, str]] = {"h5": (".h5", "ask its author for a .keras file"), "pytorch": (".pt2", "")}
 """Formats whose files may run code when they are loaded: their extensions, and the advice without trust."""
 

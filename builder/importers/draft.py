@@ -23,7 +23,7 @@ from builder.config import (
 )
 from builder.config.address import Address
 from builder.config.checkpoints import explain_if_weights
-from builder.config.rules import CODE, guess_format, is_saved_model
+from builder.config.rules import CODE, EXTENSIONS, guess_format, is_saved_model
 from builder.importers.draft_image import draft_image
 from builder.importers.ports import ASSUMED_DIM, ModelPorts, PortInfo
 
@@ -141,10 +141,7 @@ def _detect_format(path: Path) -> Format:
         return form
     if path.suffix == ".json":
         return "h5"
-    raise ImportModelError(
-        f"{path.name}: not a known kind of model; use .keras, .h5, .hdf5, .pb, .onnx, .tflite, .jax, .pt2 or a "
-        "SavedModel."
-    )
+    raise ImportModelError(f"{path.name}: not a known kind of model; use a SavedModel's folder or one of {EXTENSIONS}.")
 
 
 def _weights_beside(architecture: Path) -> Path:

@@ -19,7 +19,7 @@ from builder.base.commands import did_you_mean
 from builder.base.disk import disk_errors
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error, escape_invisible
-from builder.config.rules import SAVED_MODEL, guess_format
+from builder.config.rules import EXTENSIONS, SAVED_MODEL, guess_format
 from builder.sources.transfer import Bounds
 
 ITSELF = "."
@@ -71,7 +71,7 @@ def choose_model(names: Iterable[str], file: str | None, what: str) -> str:
         raise ImportModelError(f"{what} has no model {file}.{hint}")
     likely = [name for name in models if not guess_format(name)] or models
     if not likely:
-        raise ImportModelError(f"{what} has no model in it: no SavedModel, .keras, .h5 or .pb file.")
+        raise ImportModelError(f"{what} has no model in it: no SavedModel, and no file of {EXTENSIONS}.")
     if len(likely) > 1:
         some = escape_invisible(", ".join(likely[:5]))
         raise ImportModelError(f"{what} has {len(likely)} that may be meant; name one of them as `file`: {some}")

@@ -16,7 +16,7 @@ from builder.base.escape import escape_invisible
 from builder.base.files import replace_file
 from builder.config import ModelSpec, Source
 from builder.config.address import Address, parse_address
-from builder.config.rules import guess_format, is_saved_model
+from builder.config.rules import EXTENSIONS, guess_format, is_saved_model
 from builder.sources import archive, mlflow, pypi_package
 from builder.sources.archive import ITSELF, choose_model, safe_parts
 from builder.sources.fetch_model import (
@@ -210,7 +210,7 @@ def _make_source(address: Address, store: Store) -> Source:
     form = guess_format(file or address.path) or ("saved_model" if file or address.is_archive else None)
     if form is None:
         raise UsageError(
-            f"{address.shown} does not tell its format: its name has to end in .keras, .h5, .pb, .tar.gz or .zip. "
+            f"{address.shown} does not tell its format: its name has to end in {EXTENSIONS}, .tar.gz or .zip. "
             f"Write a model.toml with `format` by hand ({docs_command('sources')})."
         )
     return replace(source, format=form, file=file)

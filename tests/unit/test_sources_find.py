@@ -64,6 +64,18 @@ def test_a_branch_of_the_hub(site: Website, tmp_path: Path, monkeypatch: pytest.
     assert spec.name == "cats"
 
 
+@pytest.mark.parametrize("form", ["onnx", "tflite"])
+def test_files_of_other_formats(form: str, site: Website, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", site.origin)
+    site.answers["/api/models/org/cats/revision/main"] = says(200, json.dumps({"sha": COMMIT}).encode())
+    name = f"deep/model.{form}"
+    site.files[f"/org/cats/resolve/{COMMIT}/{name}"] = MODEL
+    spec = written(tmp_path, f"hf://org/cats/{name}", f'source = "hf://org/cats/{name}@{COMMIT}"')
+    assert (spec.name, spec.source.format) == ("cats", form)
+    site.files["/nets.tgz"] = packed({"README": b"", name: MODEL})
+    assert written(tmp_path, f"{site.origin}/nets.tgz", f'file = "{name}"').source.format == form
+
+
 def test_a_file_in_an_archive(site: Website, tmp_path: Path) -> None:
     site.files["/nets.tgz"] = packed({"README": b"", "a/net.keras": MODEL})
     spec = written(tmp_path, f"{site.origin}/nets.tgz", 'file = "a/net.keras"')

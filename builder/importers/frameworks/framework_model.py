@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +16,8 @@ from builder.importers.ports import GraphFacts, ModelPorts, PortInfo
 
 ASKED, ANSWERED = "asked.npz", "answered.npz"
 """The files of the inputs of every case, and of its answers; an array is named ``<case>/<number>`` in both."""
+
+_NAME = re.compile(r"[\w.:-]+")
 
 
 @dataclass(frozen=True)
@@ -84,9 +87,9 @@ def _map_rows(function: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[
 
 
 def make_port(name: str, dtype: str, sizes: Sequence[Any]) -> PortInfo:
-    """Return a port with ``sizes`` that are integers, or the names of open dimensions ("" for one without a name)."""
+    """Return a port with ``sizes`` that are integers, or the names of open dimensions; a term is no name."""
     fixed = [size if isinstance(size, int) else None for size in sizes]
-    names = ("" if isinstance(size, int) else str(size) for size in sizes)
+    names = (str(size) if not isinstance(size, int) and _NAME.fullmatch(str(size)) else "" for size in sizes)
     return PortInfo(name, dtype, tuple(fixed), dimensions=tuple(names) if None in fixed else ())
 
 

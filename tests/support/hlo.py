@@ -62,19 +62,30 @@ class Module:
     def convert(self, value: Any, dtype: str) -> Any:
         return self.add("convert", (value,), value.shape.dimensions, dtype)
 
-    def convolution(self, source: Any, kernel: Any, *, stride: int = 1, padding: int = 0, groups: int = 1) -> Any:
+    def convolution(
+        self,
+        source: Any,
+        kernel: Any,
+        *,
+        stride: int = 1,
+        padding: int = 0,
+        groups: int = 1,
+        upsampling: tuple[int, int] = (1, 1),
+        more: int = 0,
+    ) -> Any:
+        """``upsampling``: of a transposed one. ``more``: padding at the bottom and right beside that of all sides."""
         batch, height, width, _ = source.shape.dimensions
+        spread = ((height - 1) * upsampling[0] + 1, (width - 1) * upsampling[1] + 1)
         out = [
-            (n + 2 * padding - k) // stride + 1 for n, k in zip((height, width), kernel.shape.dimensions, strict=False)
+            (n + 2 * padding + more - k) // stride + 1 for n, k in zip(spread, kernel.shape.dimensions, strict=False)
         ]
         shape = (batch, *out, kernel.shape.dimensions[3])
         instruction = self.add(
             "convolution", (source, kernel), shape, _name_type(source), feature_group_count=groups, batch_group_count=1
         )
-        for size in kernel.shape.dimensions[:2]:
-            instruction.window.dimensions.add(
-                size=size, stride=stride, padding_low=padding, padding_high=padding, window_dilation=1, base_dilation=1
-            )
+        for size, apart in zip(kernel.shape.dimensions[:2], upsampling, strict=True):
+            window = instruction.window.dimensions.add(size=size, stride=stride, window_dilation=1, base_dilation=apart)
+            window.padding_low, window.padding_high = padding, padding + more
         numbers = instruction.convolution_dimension_numbers
         numbers.input_feature_dimension = numbers.output_feature_dimension = 3
         numbers.kernel_input_feature_dimension, numbers.kernel_output_feature_dimension = 2, 3

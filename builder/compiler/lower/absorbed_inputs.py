@@ -40,7 +40,7 @@ def match_zero_pad(value: Value) -> tuple[int, int, int, int] | None:
 def absorb_padding(core: Core) -> Core:
     """Let ``core`` read its input before padding, and pad it itself; it is unchanged where nothing is padded."""
     border = match_zero_pad(core.input)
-    if border is None or core.value.op != "convolution" or core.swapped:
+    if border is None or core.value.op != "convolution" or core.swapped or core.geometry.upsampling != (1, 1):
         return core
     source = core.input.operands[0]
     return replace(

@@ -32,6 +32,7 @@ from builder.compiler.lower.steps.image_step import NormStep, PoolStep
 from builder.compiler.lower.steps.layer_step import Epilogue, LayerStep
 from builder.compiler.lower.steps.quantisation import RoundedImage
 from builder.compiler.lower.thunks import Thunk
+from builder.compiler.lower.transposed import OutputPart, split_output
 
 
 def assemble_program(
@@ -110,50 +111,52 @@ class _ProgramBuilder(IntegerAllocator):
         if flat and cascade is None:
             core = flatten_pixels(layer).core
         del self.plan.weights[core.value]
-        algorithm = self.plan.choose_algorithm(core, stored, quantisation)
         stored_images = (p for p in (residual, output, second, rounded) if p is not None)
         gapless = all(p.layout.pixel == core.geometry.out_channels for p in stored_images)
-        joined = choose_joined_pixels(core.geometry) if algorithm == "integer" and gapless else 1
-        computed, numbers = (
-            join_pixels(core.geometry, joined),
-            join_weights(stored.numbers, joined, core.geometry.stride[1]),
-        )
-        scratch = self._reserve_scratch(computed, algorithm, cascade.count_rows(number) if cascade else None)
-        packed = pack_layer(numbers, algorithm, groups=core.geometry.groups, kind=stored.type)
-        weights = self.store.add_layer(
-            core.name, stored, packed, quantisation, groups=core.geometry.groups, joined=joined, numbers=numbers
-        )
-        epilogue = self._make_epilogue(layer, joined, residual, second)
-        step = LayerStep(
-            name,
-            algorithm,
-            source.make_view(),
-            output=output.make_view() if output else None,
-            epilogue=epilogue,
-            geometry=core.geometry,
-            in_size=core.in_size,
-            padding=core.padding,
-            halo=output.layout.halo if output else NO_HALO,
-            second_halo=second.layout.halo if second else NO_HALO,
-            scratch=scratch.buffer if scratch else None,
-            input_rounded=as_bytes is not None,
-            factor=replace(factor_place.buffer, size=4 * core.geometry.in_channels) if factor_place else None,
-            rounded=RoundedImage(rounded.make_view(), rounded.layout.halo, edge.by) if edge and rounded else None,
-            joined=joined,
-            **weights,
-        )
-        moved = len(packed) + sum(p.layout.size * (1 if p is as_bytes or p is rounded else 4) for p in touched)
         matched = (*(["factors of channels"] if factor_place else []), *layer.matched)
-        note = StepInfo(
-            name, "layer", matched, algorithm, core.geometry.flop, moved, gives=get_op_name(layer.end.instruction)
-        )
-        if cascade is None:
-            self._append_step(step, note)
-        else:
-            self.inside.append((step, note))
+        parts = split_output(core.geometry, core.padding, gapless=gapless)
+        for part_number, part in enumerate(parts):
+            geometry, part_weights = part.geometry, part.cut_weights(stored.numbers)
+            algorithm = self.plan.choose_algorithm(geometry, stored, quantisation)
+            joined = choose_joined_pixels(geometry) if algorithm == "integer" and gapless else 1
+            computed, numbers = (
+                join_pixels(geometry, joined),
+                join_weights(part_weights, joined, geometry.stride[1]),
+            )
+            scratch = self._reserve_scratch(computed, algorithm, cascade.count_rows(number) if cascade else None)
+            packed = pack_layer(numbers, algorithm, groups=geometry.groups, kind=stored.type)
+            times = part.joined * joined
+            weights = self.store.add_layer(
+                core.name, stored, packed, quantisation, groups=geometry.groups, joined=times, numbers=numbers
+            )
+            step = LayerStep(
+                name if part_number == 0 else f"{name} part {part_number + 1}",
+                algorithm,
+                source.make_view(),
+                output=part.cut_view(output.make_view()) if output else None,
+                epilogue=self._make_epilogue(layer, times, part, residual, second),
+                geometry=geometry,
+                in_size=core.in_size,
+                padding=part.padding,
+                halo=output.layout.halo if output else NO_HALO,
+                second_halo=second.layout.halo if second else NO_HALO,
+                scratch=scratch.buffer if scratch else None,
+                input_rounded=as_bytes is not None,
+                factor=replace(factor_place.buffer, size=4 * core.geometry.in_channels) if factor_place else None,
+                rounded=RoundedImage(rounded.make_view(), rounded.layout.halo, edge.by) if edge and rounded else None,
+                joined=joined,
+                **weights,
+            )
+            moved = sum(p.layout.size * (1 if p is as_bytes or p is rounded else 4) for p in touched) // len(parts)
+            gives = get_op_name(layer.end.instruction)
+            note = StepInfo(step.name, "layer", matched, algorithm, geometry.flop, moved + len(packed), gives=gives)
+            if cascade is None:
+                self._append_step(step, note)
+            else:
+                self.inside.append((step, note))
 
     def _make_epilogue(
-        self, layer: Layer, joined: int, residual: PlacedImage | None, second: PlacedImage | None
+        self, layer: Layer, joined: int, part: OutputPart, residual: PlacedImage | None, second: PlacedImage | None
     ) -> Epilogue:
         affine, finish = layer.affine, layer.second.finish if layer.second else layer.finish
         bias, factor = self._place_channels(affine.shift, joined), affine.residual_scale
@@ -165,7 +168,7 @@ class _ProgramBuilder(IntegerAllocator):
             layer.activation.name,
             low,
             high,
-            residual=residual.make_view() if residual else None,
+            residual=part.cut_view(residual.make_view()) if residual else None,
             residual_scale=None if factor is None else self._place_channels(factor, joined),
         )
         if finish is None:
@@ -173,7 +176,7 @@ class _ProgramBuilder(IntegerAllocator):
         low, high = _get_limits(finish.clamp)
         return replace(
             epilogue,
-            second=second.make_view() if second else None,
+            second=part.cut_view(second.make_view()) if second else None,
             second_scale=self._place_channels(finish.affine.scale, joined),
             second_shift=self._place_channels(finish.affine.shift, joined),
             second_low=low,

@@ -98,7 +98,7 @@ def find_cascades(
     while number < len(tasks):
         run: list[Layer] = []
         for task in tasks[number:]:
-            if not isinstance(task, Layer) or algorithm(task) not in STREAMED:
+            if not isinstance(task, Layer) or algorithm(task) not in STREAMED or task.is_transposed:
                 break
             if run and not _can_follow(task, number + len(run), run[-1], readers, whole):
                 break

@@ -58,7 +58,8 @@ def count_value_flop(value: Value) -> int:
     if value.op == "convolution":
         kernel, numbers = value.operands[1], value.instruction.convolution_dimension_numbers
         outer = kernel.dims[numbers.kernel_output_feature_dimension]
-        return count_flop(value.elements, kernel.elements // max(1, outer))
+        apart = math.prod(max(1, int(window.base_dilation)) for window in value.instruction.window.dimensions)
+        return count_flop(value.elements, kernel.elements // max(1, outer)) // apart
     return 0
 
 

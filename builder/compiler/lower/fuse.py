@@ -66,6 +66,11 @@ class Layer:
     """What is done to the activation's result; then there is no second output."""
 
     @property
+    def is_transposed(self) -> bool:
+        """True if several steps compute its output; see transposed.py."""
+        return self.core.geometry.upsampling != (1, 1)
+
+    @property
     def outputs(self) -> tuple[Value, ...]:
         """The values that it stores, as ``base``."""
         return (self.end.base,) if self.second is None else (self.end.base, self.second.value.base)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -45,6 +46,8 @@ class Geometry:
     stride: tuple[int, int] = (1, 1)
     dilation: tuple[int, int] = (1, 1)
     groups: int = 1
+    upsampling: tuple[int, int] = (1, 1)
+    """Of a transposed convolution, its stride: the input's pixels are so far apart, with zeros between them."""
 
     @property
     def k(self) -> int:
@@ -64,7 +67,8 @@ class Geometry:
     @property
     def flop(self) -> int:
         """Floating-point operations, a multiply-add counted as two."""
-        return count_flop(self.batch * self.out_size[0] * self.out_size[1] * self.out_channels, self.k)
+        outputs = self.batch * math.prod(self.out_size) * self.out_channels
+        return count_flop(outputs, self.k) // math.prod(self.upsampling)
 
     def compute_span(self, axis: int, outputs: int) -> int:
         """Count the rows (``axis`` 0) or columns (1) of input that ``outputs`` rows or columns of output need."""
@@ -77,9 +81,9 @@ class Geometry:
 
     @property
     def winograd(self) -> bool:
-        """True if the Winograd kernels can run it."""
-        unit = self.kernel_size == (3, 3) and self.stride == self.dilation == (1, 1) and self.groups == 1
-        return unit and are_winograd_channels(self.in_channels)
+        """True if the Winograd kernels can run it, and few output channels do not leave most of their lanes idle."""
+        unit = self.kernel_size == (3, 3) and self.stride == self.dilation == self.upsampling == (1, 1)
+        return unit and self.groups == 1 and are_winograd_channels(self.in_channels) and not self.thin
 
     @property
     def thin(self) -> bool:
@@ -88,8 +92,8 @@ class Geometry:
 
     @property
     def summable(self) -> bool:
-        """True if integer GEMM can run it: one group, and sums that fit into int32."""
-        return self.groups == 1 and self.k <= MAX_SUM
+        """True if integer GEMM can run it: one group, not transposed, and sums that fit into int32."""
+        return self.groups == 1 and self.upsampling == (1, 1) and self.k <= MAX_SUM
 
     @property
     def label(self) -> str:
@@ -99,6 +103,6 @@ class Geometry:
             return "" if values == (1, 1) else f" {name}{values[0]}" + (f"x{values[1]}" * (values[0] != values[1]))
 
         height, width = self.kernel_size
-        rest = pair("/", self.stride) + pair("dilation ", self.dilation)
+        rest = pair("/", self.stride) + pair("dilation ", self.dilation) + pair("upsampling ", self.upsampling)
         rest += f" groups {self.groups}" * (self.groups > 1) + f" batch {self.batch}" * (self.batch > 1)
         return f"{height}x{width} {self.out_size[0]}x{self.out_size[1]}x{self.in_channels}-{self.out_channels}{rest}"

@@ -12,6 +12,7 @@ from builder.compiler.lower.geometry import Geometry
 from builder.compiler.lower.hlo import Dag, Value
 from builder.compiler.lower.packing import MAX_TAPS
 from builder.compiler.lower.strided import Strided, find_strided_view
+from builder.compiler.lower.transposed import find_halo
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class Core:
     @property
     def input_halo(self) -> tuple[int, int, int, int]:
         """Pixels of padding (top, left, bottom, right) that the kernel reads around its input."""
+        if self.geometry.upsampling != (1, 1):
+            return find_halo(self.geometry, self.in_size, self.padding)
 
         def after(axis: int) -> int:
             last = self.geometry.compute_span(axis, self.geometry.out_size[axis])
@@ -144,7 +147,7 @@ def _match_convolution(value: Value) -> Core | None:
     )
     if any(layout != outside_in for layout in layouts):
         return None
-    if any(max(1, w.base_dilation) != 1 or w.padding_low < 0 for w in windows):
+    if any(w.padding_low < 0 for w in windows):
         return None
 
     def pair(values: list[int], fill: int) -> tuple[int, int]:
@@ -164,10 +167,20 @@ def _match_convolution(value: Value) -> Core | None:
         stride=pair([max(1, w.stride) for w in windows], 1),
         dilation=pair([max(1, w.window_dilation) for w in windows], 1),
         groups=max(1, instruction.feature_group_count),
+        upsampling=pair([max(1, w.base_dilation) for w in windows], 1),
     )
+    if geometry.upsampling != (1, 1) and not _can_split(value, geometry):
+        return None
     padding = pair([w.padding_low for w in windows], 0)
     data, weights = value.operands
     return Core(value, data, weights, geometry, (height, width), padding)
+
+
+def _can_split(value: Value, geometry: Geometry) -> bool:
+    """Return whether ordinary layers can compute a transposed convolution; see transposed.py."""
+    covers = all(taps >= step for taps, step in zip(geometry.kernel_size, geometry.upsampling, strict=True))
+    plain = geometry.stride == geometry.dilation == (1, 1) and geometry.groups == 1
+    return covers and plain and value.dtype == "float32"
 
 
 def _match_swapped(value: Value) -> Core | None:

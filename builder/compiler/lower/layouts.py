@@ -150,6 +150,8 @@ def plan_layouts(dag: Dag, tasks: Sequence[Task]) -> TensorLayouts:
         maker, halo = makers.get(value), halos.get(value, NO_HALO)
         image = next(iter(seen))
         free = maker is not None and not isinstance(maker, Thunk | Attention | IntegerLayer) and value not in fixed
+        if isinstance(maker, Layer) and maker.is_transposed:
+            free = False  # its steps write no halo
         if free and len(seen) == 1:
             stored[value] = TensorLayout(image, halo, choose_pixel_stride(image))
         elif halo != NO_HALO:

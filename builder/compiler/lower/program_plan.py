@@ -109,6 +109,8 @@ class ProgramPlan:
         """Return whether ``task`` is a GEMM layer that reads ``value`` only as the floats that it multiplies."""
         if self.options.whole or not isinstance(task, Layer) or task.core.name in self.options.quantisations:
             return False
+        if task.is_transposed:
+            return False
         others = (task.affine.residual, task.core.factor)
         alone = all(used is None or used.base is not value for used in others)
         return alone and all(
@@ -126,7 +128,7 @@ class ProgramPlan:
 
     def find_edge(self, task: Layer | Pool) -> Int8Edge | None:
         """Find out how the last output of ``task`` is stored as bytes; return None if it is not."""
-        if self.options.whole or not self.options.quantisations:
+        if self.options.whole or not self.options.quantisations or (isinstance(task, Layer) and task.is_transposed):
             return None
         value = task.outputs[-1]
         readers = list(self.readers.get(value, {}).values())
@@ -139,11 +141,13 @@ class ProgramPlan:
         edge = self.find_edge(reader) if reader.kind == "max" else None
         return edge.by if edge is not None and edge.alone else None
 
-    def choose_algorithm(self, core: Core, stored: StoredWeights, quantisation: Quantisation | None) -> Algorithm:
+    def choose_algorithm(
+        self, geometry: Geometry, stored: StoredWeights, quantisation: Quantisation | None
+    ) -> Algorithm:
         """Choose the algorithm of a layer with weights as stored, whose input is rounded by ``quantisation``."""
         tuned, winograd = self.options.algorithms, self.options.allow_winograd
         rounded = quantisation is not None
-        return resolve_algorithm(core.geometry, tuned, allow_winograd=winograd, kind=stored.type, rounded=rounded)
+        return resolve_algorithm(geometry, tuned, allow_winograd=winograd, kind=stored.type, rounded=rounded)
 
     def store_weights(self, layer: Layer) -> StoredWeights:
         """Return the weights of ``layer`` as the library stores them, computed at the first request."""

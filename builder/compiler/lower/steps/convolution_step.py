@@ -79,9 +79,10 @@ class ConvolutionStep(Step):
 
     @property
     def flop(self) -> int:
-        """Floating-point operations, a multiply-add counted as two."""
+        """Floating-point operations, a multiply-add counted as two, without those with zeros between pixels."""
         k = math.prod(self.kernel_size) * self.in_channels // self.groups
-        return count_flop(self.batch * math.prod(self.out_size) * self.out_channels, k)
+        outputs = self.batch * math.prod(self.out_size) * self.out_channels
+        return count_flop(outputs, k) // math.prod(self.base_dilation)
 
 
 @reads_thunk("convolution_thunk")

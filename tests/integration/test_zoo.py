@@ -237,8 +237,8 @@ def test_a_recurrent_layer_is_one_step(compiled: Callable[[Case], FrozenGraph], 
 def test_a_layer_norm_is_one_step(compiled: Callable[[Case], FrozenGraph]) -> None:
     graph = compiled(next(c for c in CASES if c.name == "layer_norms"))
     outcome = lower_graph(graph.folder / "graph_metadata.o", graph, CACHE)
-    found = [(step.centred, step.channels) for step in outcome.program.steps if isinstance(step, NormStep)]
-    assert sorted(found) == [(False, 48), (True, 16), (True, 24), (True, 48), (True, 48)]
+    found = [(step.kind, step.channels) for step in outcome.program.steps if isinstance(step, NormStep)]
+    assert sorted(found) == [("RMS norm", 48), *(("layer norm", channels) for channels in (16, 24, 48, 48))]
 
 
 @pytest.mark.quick

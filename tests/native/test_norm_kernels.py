@@ -1,4 +1,4 @@
-"""Layer normalisation's kernel against float64 NumPy, with any sizes, gaps and halo, on one to three threads.
+"""The kernel of norms and softmax against float64 NumPy, with any sizes, gaps and halo, on one to three threads.
 
 As test_fused_kernels.py has them: compiled for AVX2, with 16 and 4 lanes for the same CPU, and for AVX-512 where this
 CPU has it. The same under sanitizers is a part of the run there.
@@ -8,6 +8,8 @@ is far larger than the deviation, below what a float32 of the mean's size leaves
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -48,6 +50,31 @@ def test_any_norm(kernels: Kernels, table: str, case: Case) -> None:
     if case.centred:
         bound += lost / np.sqrt(x.astype(np.float64).var(-1, keepdims=True) + case.epsilon)
     assert (np.abs(ours - expected) <= bound * (2 + np.abs(expected))).all()
+
+
+@pytest.mark.parametrize("table", TABLES)
+@examples(60)
+@given(case=cases())
+def test_any_softmax(kernels: Kernels, table: str, case: Case) -> None:
+    """A number's error is that of a power of e, and of what float32 leaves of its distance from the largest."""
+    ours, expected, x = normalise(kernels, replace(case, softmax=True), table)
+    far = np.minimum(x.max(-1, keepdims=True) - x, 88)
+    assert (np.abs(ours - expected) <= expected * (1e-6 + 1.2e-7 * far) + 1e-37).all()
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("channels", [5, 40, 200])
+def test_a_softmax_of_special_values(kernels: Kernels, table: str, channels: int) -> None:
+    special = [-np.inf, np.nan, np.inf]
+    rows = np.zeros((1, 1, len(special) + 1, channels), np.float32)
+    for row, value in enumerate(special):
+        rows[0, 0, row, channels // 2] = value
+    rows[0, 0, 3] = -np.inf
+    ours, _, _ = normalise(kernels, Case(rows.shape, softmax=True), table, values=rows)
+    left = np.where(np.arange(channels) == channels // 2, 0, 1 / (channels - 1))
+    np.testing.assert_allclose(ours[0, 0, 0], left, rtol=1e-6, atol=1e-37)
+    assert np.isnan(ours[0, 0, 1:3]).any(-1).all()
+    assert np.isnan(ours[0, 0, 3]).all()
 
 
 @pytest.mark.parametrize("table", TABLES)

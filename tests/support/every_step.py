@@ -97,7 +97,7 @@ POOL = PoolStep(
 )  # fmt: skip
 NORM = NormStep(
     "norm.19", view(0), view(256), weights(0), weights(128), batch=1, size=(2, 2), channels=16, epsilon=1e-3,
-    centred=True, halo=(0, 0, 0, 0),
+    kind="layer norm", halo=(0, 0, 0, 0),
 )  # fmt: skip
 RECURRENT = RecurrentStep(
     "lstm.20", "lstm", steps=2, batch=1, units=4, input=arena(0, 128), weights=weights(0), bias=weights(128),

@@ -107,6 +107,19 @@ class Module:
         numbers.rhs_contracting_dimensions.append(len(batch))
         return instruction
 
+    def reduce(self, opcode: str, source: Any, axes: Sequence[int]) -> Any:
+        """ "add" or "maximum" of ``source`` over ``axes``."""
+        number = 1000 * (len(self.module.computations) + 1)
+        reducer = self.module.computations.add(name=opcode, id=number, root_id=number + 2)
+        for at, operation in enumerate(("parameter", "parameter", opcode)):
+            p = reducer.instructions.add(name=f"{operation}.{number + at}", opcode=operation, id=number + at)
+            p.shape.element_type = FLOAT32
+        p.operand_ids.extend([number, number + 1])
+        reducer.instructions[1].parameter_number = 1
+        shape = [size for axis, size in enumerate(source.shape.dimensions) if axis not in axes]
+        start = self.constant(0.0 if opcode == "add" else -np.inf)
+        return self.add("reduce", (source, start), shape, dimensions=axes, called_computation_ids=[number])
+
     def pad(self, source: Any, pixels: int) -> Any:
         batch, height, width, channels = source.shape.dimensions
         shape = (batch, height + 2 * pixels, width + 2 * pixels, channels)

@@ -150,7 +150,13 @@ class Interpreter:
 
     def norm(self, step: NormStep) -> None:
         x = self.view(step.input, step.batch, step.size, step.channels).astype(np.float64)
-        d = x - x.mean(-1, keepdims=True) if step.centred else x
+        if step.kind == "softmax":
+            powers = np.exp(x - x.max(-1, keepdims=True))
+            self.store(step.output, powers / powers.sum(-1, keepdims=True), step.halo)
+            return
+        d = x - x.mean(-1, keepdims=True) if step.kind == "layer norm" else x
+        assert step.gamma is not None
+        assert step.beta is not None
         gamma, beta = (self.flat(b)[: step.channels].astype(np.float64) for b in (step.gamma, step.beta))
         out = d / np.sqrt((d * d).mean(-1, keepdims=True) + step.epsilon) * gamma + beta
         self.store(step.output, out, step.halo)

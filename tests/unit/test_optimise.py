@@ -14,6 +14,7 @@ from builder.compiler.lower.build_program import assemble_program
 from builder.compiler.lower.fuse import Layer
 from builder.compiler.lower.hlo import Dag, read_dag
 from builder.compiler.lower.layers import find_cores
+from builder.compiler.lower.normalise import Norm
 from builder.compiler.lower.planner import PAGE, Storage, find_touched_pages, place_storages
 from builder.compiler.lower.pooling import Pool
 from builder.compiler.lower.program import Program
@@ -135,7 +136,7 @@ def test_an_affine_and_a_clamp_of_an_activation_are_one_layer_with_it(name: str,
     np.testing.assert_allclose(answer, np.minimum(FUNCTIONS[name](x @ kernel) * scale + shift, 0.9), 1e-4, 1e-5)
 
 
-@pytest.mark.parametrize(("scale", "shift"), [(1.0, 0.504), (0.4, -1.2), (-2.0, 0.0)])
+@pytest.mark.parametrize(("scale", "shift"), [(1.0, 0.504), (0.4, -1.2), (-2.0, 0.0), (1.0, -0.00791828)])
 @pytest.mark.parametrize(("factor", "term"), [(1.0, 0.0), (0.476, -0.0076)])
 def test_hard_swish_is_told_between_affines_that_are_merged_with_it(
     scale: float, shift: float, factor: float, term: float
@@ -339,15 +340,8 @@ def test_weights_that_differ_from_matrix_to_matrix_are_no_layer() -> None:
 
 def test_the_mean_of_an_image_feeds_a_dense_layer() -> None:
     m, kernel = Module(), random(4, 3)
-    reducer = m.module.computations.add(name="sum", id=9)
-    for number in (0, 1):
-        p = reducer.instructions.add(name=f"p{number}", opcode="parameter", id=100 + number, parameter_number=number)
-        p.shape.element_type = 11
-    root = reducer.instructions.add(name="add", opcode="add", id=102, operand_ids=[100, 101])
-    root.shape.element_type = 11
-    reducer.root_id = 102
     x = m.parameter(2, 5, 5, 4)
-    total = m.add("reduce", (x, m.constant(0.0)), (2, 4), dimensions=[1, 2], called_computation_ids=[9])
+    total = m.reduce("add", x, [1, 2])
     mean = m.elementwise("multiply", total, m.spread(1 / 25, (2, 4)))
     m.tuple(m.dot(mean, m.constant(kernel)))
     program, plan, _ = lowered(m)
@@ -355,6 +349,28 @@ def test_the_mean_of_an_image_feeds_a_dense_layer() -> None:
     assert [type(s) for s in program.steps] == [PoolStep, LayerStep]
     value = random(2, 5, 5, 4)
     np.testing.assert_allclose(Interpreter(program).run([value])[0], value.mean((1, 2)) @ kernel, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("channels", [40, 31])
+def test_the_softmax_of_a_layer_is_one_step_where_its_rows_are_long(channels: int) -> None:
+    """Its largest numbers are those of a tensor with an axis of size 1 in front."""
+    m, kernel = Module(), random(5, channels)
+    scores = m.dot(m.parameter(3, 5), m.constant(kernel))
+    largest = m.reduce("maximum", m.add("bitcast", (scores,), (1, 3, channels)), [0, 2])
+    less = m.elementwise("subtract", scores, m.add("broadcast", (largest,), (3, channels), dimensions=[0]))
+    powers = m.elementwise("exponential", less)
+    total = m.add("broadcast", (m.reduce("add", powers, [1]),), (3, channels), dimensions=[0])
+    m.tuple(m.elementwise("divide", powers, total))
+    if channels < 32:
+        with pytest.raises(LowerError, match="nothing stores"):
+            lowered(m)  # without XLA's kernels there is nothing to make it with
+        return
+    program, plan, _ = lowered(m)
+    assert [type(t) for t in plan.tasks] == [Layer, Norm]
+    x = random(3, 5)
+    expected = np.exp(x @ kernel)
+    (answer,) = Interpreter(program).run([x])
+    np.testing.assert_allclose(answer, expected / expected.sum(-1, keepdims=True), 1e-5)
 
 
 def storages(seed: int, threads: int) -> list[Storage]:

@@ -142,7 +142,8 @@ def _fit_result(
         return None
     allowed = 1e-5 * np.abs(factor * values) + 1e-6 * abs(term) + 1e-30
     if name in _CANCELLING or shift:
-        allowed += 1e-6 * abs(factor) * (np.abs(x * scale) + abs(shift))
+        rounded = max(1.0, abs(shift)) if shift else 0.0  # the shift is a difference of numbers of about 3
+        allowed += 1e-6 * abs(factor) * (np.abs(x * scale) + rounded)
     if (np.abs(y - factor * values - term) <= allowed).all():
         return ScaledActivation(Activation(name), scale, shift, 1.0 if abs(factor - 1) < 1e-6 else factor, term)
     return None

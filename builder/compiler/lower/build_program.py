@@ -231,7 +231,7 @@ class _ProgramBuilder(IntegerAllocator):
         source = self._find_input(*list_read_images(norm)[0])
         image = get_written_image(norm)
         output = self._place_output(norm.value.base, image)
-        gamma, beta = self._place_channels(norm.gamma), self._place_channels(norm.beta)
+        gamma, beta = (self._place_channels(vector) if vector.size else None for vector in (norm.gamma, norm.beta))
 
         step = NormStep(
             name,
@@ -243,13 +243,12 @@ class _ProgramBuilder(IntegerAllocator):
             size=image[1:3],
             channels=norm.channels,
             epsilon=norm.epsilon,
-            centred=norm.centred,
+            kind=norm.kind,
             halo=output.layout.halo,
         )
-        kind = "layer norm" if norm.centred else "RMS norm"
         gives = get_op_name(norm.value.instruction)
         moved = source.storage.size + output.storage.size
-        self._append_step(step, StepInfo(name, "norm", (kind,), bytes=moved, gives=gives))
+        self._append_step(step, StepInfo(name, "norm", (norm.kind,), bytes=moved, gives=gives))
 
     def add_attention(self, attention: Attention) -> None:
         output = self._reserve_memory(4 * attention.value.elements)

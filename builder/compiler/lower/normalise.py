@@ -1,8 +1,8 @@
-"""Layer normalisation over the last dimension as one step, where XLA makes four to six of it.
+"""Layer normalisation and softmax over the last dimension as one step, where XLA makes four to seven of them.
 
-There are many ways to write it (one pass over the squares or two, gamma on the factor or on the numbers), so it is
+There are many ways to write a norm (one pass over the squares or two, gamma on the factor or on the numbers), so it is
 recognised by its values, as activations are: values that depend only on ``x`` are evaluated for a few rows, and must be
-``(x - mean) / sqrt(variance + epsilon) * gamma + beta``, or the same without the mean.
+``(x - mean) / sqrt(variance + epsilon) * gamma + beta``, or the same without the mean. A softmax is written in one way.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from numpy.typing import NDArray
 
 from builder.compiler.lower.evaluate import ELEMENTWISE, apply_elementwise
 from builder.compiler.lower.hlo import Dag, Value, find_channel_vector
-from builder.compiler.lower.reductions import is_dense_float32, match_reduction
+from builder.compiler.lower.reductions import is_dense_float32, match_reduction, match_softmax
+from builder.compiler.lower.steps.image_step import NormKind
 
 _FEWEST = 8
 """The fewest channels: with fewer, most lanes of the kernel's vectors would be idle."""
+_FEWEST_OF_SOFTMAX = 32
+"""The same of a softmax, whose row is short beside the product before it if it is that short."""
 _MOST_VALUES = 60
 _DEEPEST = 8
 """The most steps from the terms of a variance back to the normalised value."""
@@ -30,14 +33,14 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Norm:
-    """A layer normalisation of ``input``, which stores ``value``; ``inside``: the values that it computes besides."""
+    """A norm or softmax of ``input``, which stores ``value``; ``inside``: the values that it computes besides."""
 
     value: Value
     input: Value
     gamma: Array
     beta: Array
     epsilon: float
-    centred: bool
+    kind: NormKind
     inside: tuple[Value, ...]
 
     @property
@@ -52,11 +55,19 @@ class Norm:
 
 
 def find_norms(dag: Dag) -> list[Norm]:
-    """Find every live layer normalisation of float32, including those that take the mean as 0."""
-    norms = [
-        _match_norm(value, dag) for value in dag.live if value.op in ("rsqrt", "sqrt") and value.dtype == "float32"
-    ]
-    return [norm for norm in norms if norm is not None]
+    """Find every live layer normalisation of float32, including those that take the mean as 0, and every softmax."""
+    floats = [value for value in dag.live if value.dtype == "float32"]
+    norms = [_match_norm(value, dag) for value in floats if value.op in ("rsqrt", "sqrt")]
+    softmaxes = [_match_softmax(value) for value in floats if value.op == "divide"]
+    return [norm for norm in (*norms, *softmaxes) if norm is not None]
+
+
+def _match_softmax(value: Value) -> Norm | None:
+    softmax = match_softmax(value)
+    if softmax is None or value.dims[-1] < _FEWEST_OF_SOFTMAX:
+        return None
+    inside = tuple(v for v in softmax.inside if v is not value)
+    return Norm(value, softmax.source, np.empty(0), np.empty(0), 0.0, "softmax", inside)
 
 
 def _match_norm(root: Value, dag: Dag) -> Norm | None:
@@ -223,8 +234,8 @@ def _find_ends(rows: _SampledRows, root: Value, dag: Dag) -> Iterator[tuple[Valu
             yield latest, (*others, *partial)
 
 
-def _match_affine(rows: _SampledRows, root: Value, end: Value) -> tuple[Array, Array, float, bool] | None:
-    """Return (gamma, beta, epsilon, centred) if ``end`` is a normalisation of the source, else None."""
+def _match_affine(rows: _SampledRows, root: Value, end: Value) -> tuple[Array, Array, float, NormKind] | None:
+    """Return (gamma, beta, epsilon, kind) if ``end`` is a normalisation of the source, else None."""
     x, y = rows.samples, rows.compute_value(end)
     zero = _SampledRows(rows.source)
     zero.numbers[rows.source] = np.zeros_like(x)
@@ -235,11 +246,12 @@ def _match_affine(rows: _SampledRows, root: Value, end: Value) -> tuple[Array, A
     if not 0 < epsilon < 1:
         return None
     beta = (y[0] + y[1]) / 2
-    for centred in (True, False):
-        d = x - x.mean(-1, keepdims=True) if centred else x
+    kinds: tuple[NormKind, ...] = ("layer norm", "RMS norm")
+    for kind in kinds:
+        d = x - x.mean(-1, keepdims=True) if kind == "layer norm" else x
         normal = d / np.sqrt((d * d).mean(-1, keepdims=True) + epsilon)
         gamma = (y[0] - y[1]) / 2 / normal[0]
         allowed = _TOLERANCE * (np.abs(gamma) * (np.abs(normal) + 1) + np.abs(beta)) + 1e-30
         if (np.abs(normal * gamma + beta - y) <= allowed).all():
-            return gamma, beta, epsilon, centred
+            return gamma, beta, epsilon, kind
     return None

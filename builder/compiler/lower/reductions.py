@@ -59,13 +59,18 @@ def _match_plain_softmax(value: Value) -> Softmax | None:
         return None
     summed = _match_repeated_reduction(total, "add")
     difference = exponential.operands[0]
-    if summed is None or summed[0] is not exponential or difference.op != "subtract":
+    if summed is None or not _has_same_rows(summed[0], exponential) or difference.op != "subtract":
         return None
     source, largest = difference.operands
     most = _match_repeated_reduction(largest, "maximum")
-    if most is None or most[0] is not source or not is_dense_float32(source):
+    if most is None or not _has_same_rows(most[0], source) or not is_dense_float32(source):
         return None
     return Softmax(source, (value, exponential, difference, *summed[1], *most[1]))
+
+
+def _has_same_rows(value: Value, other: Value) -> bool:
+    """Return whether two values are the same bytes in rows of the same length."""
+    return value.base is other.base and value.dims[-1:] == other.dims[-1:]
 
 
 def is_dense_float32(value: Value) -> bool:
@@ -91,11 +96,15 @@ def _match_repeated_reduction(value: Value, reducer: str) -> tuple[Value, list[V
     if reduction is None or not value.operands[0].row_major:
         return None
     source, halves = reduction
-    return (source, [*path, *halves]) if source.dims == value.dims else None
+    rows = source.elements == value.elements and source.dims[-1] == value.dims[-1]
+    return (source, [*path, *halves]) if rows and is_dense_float32(source) else None
 
 
 def match_reduction(value: Value, reducer: str) -> tuple[Value, list[Value]] | None:
-    """Return the source and the values, ``value`` included, of an "add" or "maximum" over the last axis, or None."""
+    """Return the source and the values, ``value`` included, of an "add" or "maximum" over the last axis, or None.
+
+    It may be over axes of size 1 as well.
+    """
     if not _is_whole_reduction(value, reducer):
         return None
     path, source = [value], value.operands[0]
@@ -106,8 +115,10 @@ def match_reduction(value: Value, reducer: str) -> tuple[Value, list[Value]] | N
 
 
 def _is_whole_reduction(value: Value, reducer: str) -> bool:
-    neutral = value.op == "reduce" and len(value.operands) == 2 and value.reducer == reducer and _is_neutral(value)
-    return neutral and list(value.instruction.dimensions) == [len(value.operands[0].dims) - 1]
+    if value.op != "reduce" or len(value.operands) != 2 or value.reducer != reducer or not _is_neutral(value):
+        return False
+    sizes, axes = value.operands[0].dims, list(value.instruction.dimensions)
+    return len(sizes) - 1 in axes and all(sizes[axis] == 1 for axis in axes if axis != len(sizes) - 1)
 
 
 def _is_neutral(value: Value) -> bool:

@@ -148,9 +148,10 @@ typedef struct {
     cf_halo halo;
     float epsilon;
     int32_t centred;
+    int32_t softmax; /* in place of the norm */
 } cf_norm;
 
-/* The start of each buffer; gamma and beta are channel vectors, as a layer's bias is. */
+/* The start of each buffer; gamma and beta are channel vectors, as a layer's bias is, and NULL of a softmax. */
 typedef struct {
     const float *input, *gamma, *beta;
     float *output;

@@ -1,7 +1,9 @@
-/* Layer normalisation: each pixel's channels less their mean, over their standard deviation, times gamma plus beta. */
+/* Layer normalisation: each pixel's channels less their mean, over their standard deviation, times gamma plus beta. Or
+ * their softmax. */
 #ifndef COLDFORGE_NORMALISE_H
 #define COLDFORGE_NORMALISE_H
 
+#include "fused/activation.h"
 #include "fused/blocking.h"
 #include "fused/halo.h"
 
@@ -55,6 +57,37 @@ static void norm_pixel(const cf_norm *n, const cf_norm_data *data, const float *
     }
 }
 
+/* The largest of `count` numbers that are not NaN. */
+INLINE float largest_of(const float *in, int64_t count) {
+    vec most[CF_NORM_CHAINS];
+    UNROLL for (int i = 0; i < CF_NORM_CHAINS; i++) most[i] = splat(in[0]);
+    int64_t c = 0;
+    for (; c + CF_NORM_CHAINS * CF_LANES <= count; c += CF_NORM_CHAINS * CF_LANES) {
+        UNROLL for (int i = 0; i < CF_NORM_CHAINS; i++) most[i] = at_least(load(in + c + i * CF_LANES), most[i]);
+    }
+    for (; c + CF_LANES <= count; c += CF_LANES) most[0] = at_least(load(in + c), most[0]);
+    UNROLL for (int i = 1; i < CF_NORM_CHAINS; i++) most[0] = at_least(most[0], most[i]);
+    float lanes[CF_LANES];
+    store(lanes, most[0]);
+    for (int i = 1; i < CF_LANES; i++) lanes[0] = lanes[i] > lanes[0] ? lanes[i] : lanes[0];
+    for (; c < count; c++) lanes[0] = in[c] > lanes[0] ? in[c] : lanes[0];
+    return lanes[0];
+}
+
+/* A NaN need not be among the largest: its power is NaN, and so is their sum. */
+static void softmax_pixel(int64_t channels, const float *in, float *out) {
+    const vec most = splat(largest_of(in, channels));
+    for (int64_t c = 0; c < channels; c += CF_LANES) {
+        const int64_t rest = channels - c;
+        store_upto(out + c, exp_of_negative(load_upto(in + c, rest) - most), rest);
+    }
+    const vec factor = splat(1.0f / sum_of(0, out, channels, 0.0f));
+    for (int64_t c = 0; c < channels; c += CF_LANES) {
+        const int64_t rest = channels - c;
+        store_upto(out + c, load_upto(out + c, rest) * factor, rest);
+    }
+}
+
 static void norm_task(void *argument, int64_t task, uint32_t thread) {
     (void)thread;
     const cf_norm_plan *plan = argument;
@@ -67,7 +100,12 @@ static void norm_task(void *argument, int64_t task, uint32_t thread) {
         const float *in = plan->data->input + n->input.first + image * n->input.image + y * n->input.row;
         float *out = plan->data->output + n->output.first + image * n->output.image + y * n->output.row;
         for (int64_t i = x; i < x + count; i++) {
-            norm_pixel(n, plan->data, in + i * n->input.pixel, out + i * n->output.pixel);
+            const float *from = in + i * n->input.pixel;
+            if (n->softmax) {
+                softmax_pixel(n->channels, from, out + i * n->output.pixel);
+            } else {
+                norm_pixel(n, plan->data, from, out + i * n->output.pixel);
+            }
         }
         pixel += count;
     }

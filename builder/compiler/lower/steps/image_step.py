@@ -57,25 +57,28 @@ class PoolStep(Step):
         return format_two_view_call("pooling", "pool", values, self.input, self.output, self.halo)
 
 
+NormKind = Literal["layer norm", "RMS norm", "softmax"]
+
+
 @dataclass(frozen=True)
 class NormStep(Step):
-    """``output = (input - mean) / sqrt(variance + epsilon) * gamma + beta``, over the channels of each pixel.
+    """``output = (input - mean) / sqrt(variance + epsilon) * gamma + beta``, or the softmax, of each pixel's channels.
 
-    If it is not ``centred``, the mean counts as 0, so that the variance is the mean square. ``gamma`` and ``beta`` are
-    channel vectors, as Epilogue has them. ``halo``: zeros that this step writes around its output.
+    Of an "RMS norm" the mean counts as 0, so that the variance is the mean square. ``gamma`` and ``beta`` are channel
+    vectors, as Epilogue has them; a softmax has none. ``halo``: zeros that this step writes around its output.
     """
 
     kernel_table = "fused"
 
     input: Reads[View]
     output: Writes[View]
-    gamma: Reads[Buffer]
-    beta: Reads[Buffer]
+    gamma: Reads[Buffer | None]
+    beta: Reads[Buffer | None]
     batch: int
     size: tuple[int, int]
     channels: int
     epsilon: float
-    centred: bool
+    kind: NormKind
     halo: tuple[int, int, int, int]
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
@@ -88,7 +91,8 @@ class NormStep(Step):
             "output": format_view(self.output),
             "halo": format_list(self.halo),
             "epsilon": format_float(self.epsilon),
-            "centred": int(self.centred),
+            "centred": int(self.kind == "layer norm"),
+            "softmax": int(self.kind == "softmax"),
         }
         buffers = {"input": self.input.buffer, "gamma": self.gamma, "beta": self.beta, "output": self.output.buffer}
         return format_kernel_call("norm", "fused->norm", values, buffers)

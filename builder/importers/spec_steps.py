@@ -5,6 +5,7 @@ Before it, pixels or sound become its input. After it, scores become probabiliti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,12 +88,13 @@ class Ending:
     normalise: bool = False
     segmentation: bool = False
     labels: int = 0  # The number of labels of a segmentation.
+    image_size: tuple[int, int] = (0, 0)  # Height and width of the images that a segmentation is of.
 
 
 def find_ending(spec: ModelSpec, fetch: str, count: int) -> Ending:
     """Return the ending of ``fetch``, one of ``count``, or raise ImportModelError where outputs ask for several."""
     endings = {
-        _make_ending(output, name)
+        _make_ending(output, name, spec.image)
         for output in spec.outputs
         for name in output.fetches
         if name == fetch or (name is None and count == 1)
@@ -105,11 +107,12 @@ def find_ending(spec: ModelSpec, fetch: str, count: int) -> Ending:
     return endings.pop() if endings else Ending()
 
 
-def _make_ending(output: OutputSpec, fetch: str | None) -> Ending:
+def _make_ending(output: OutputSpec, fetch: str | None, image: ImageSpec | None) -> Ending:
     if output.kind == "detection":
         return Ending(output.activation) if fetch == output.scores else Ending()
     if output.kind == "segmentation":
-        return Ending(output.activation, segmentation=True, labels=len(output.labels))
+        size = (image.height, image.width) if image else (0, 0)
+        return Ending(output.activation, segmentation=True, labels=len(output.labels), image_size=size)
     return Ending(output.activation, output.dimensions, output.normalise)
 
 
@@ -140,8 +143,8 @@ def apply_ending(value: Any, wanted: Ending, fetch: str) -> Any:
 def compute_class_map(value: Any, wanted: Ending, fetch: str) -> Any:
     """Return each pixel's class, uint8 [batch, height, width]: whole numbers as they are, or the largest score's.
 
-    Scores are [batch, height, width, classes], or [batch, classes, height, width] if that fits the number of labels. A
-    single class is 1 where its score, after the activation, is more than a half.
+    Scores are [batch, height, width, classes], or [batch, classes, height, width] if that alone fits the number of
+    labels or the shape of the images. A single class is 1 where its score, after the activation, is more than a half.
     """
     shape = value.shape.as_list() if value.shape.rank in (3, 4) else []
     labels, floating = wanted.labels, value.dtype.is_floating
@@ -152,7 +155,7 @@ def compute_class_map(value: Any, wanted: Ending, fetch: str) -> Any:
         )
     if not floating:
         return tf.cast(tf.clip_by_value(tf.cast(value, tf.int32), 0, 254), tf.uint8)
-    axis = 1 if shape[1] == labels != shape[3] else 3
+    axis = _find_class_axis(shape, wanted)
     classes = shape[axis]
     if classes > 255 or (labels and labels != max(classes, 2)):
         raise ImportModelError(
@@ -160,8 +163,19 @@ def compute_class_map(value: Any, wanted: Ending, fetch: str) -> Any:
             + (f"it has {labels} labels, and needs {max(classes, 2)}." if labels else "at most 255 are possible.")
         )
     if classes == 1:
-        return tf.cast(_apply_activation(value, wanted.activation, fetch)[..., 0] > 0.5, tf.uint8)
+        score = tf.squeeze(_apply_activation(value, wanted.activation, fetch), axis)
+        return tf.cast(score > 0.5, tf.uint8)
     return tf.cast(tf.argmax(value, axis, output_type=tf.int32), tf.uint8)  # No activation changes the order of scores.
+
+
+def _find_class_axis(shape: Sequence[int], wanted: Ending) -> int:
+    """Return 1 if classes come before the pixels in scores of ``shape``, else 3."""
+    _, first, second, last = shape
+    fitting = [max(classes, 2) == wanted.labels for classes in (first, last)]
+    if fitting[0] != fitting[1]:
+        return 1 if fitting[0] else 3
+    height, width = wanted.image_size
+    return 1 if second * width == last * height and first * width != second * height else 3
 
 
 def _apply_activation(scores: Any, activation: Activation, fetch: str) -> Any:

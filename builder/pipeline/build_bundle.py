@@ -66,6 +66,6 @@ def build_bundle(ws: Workspace, recorded: PrecisionChoice | None = None) -> Buil
 def build_archive(ws: Workspace, library: VerifiedLibrary) -> Path:
     """Link ``libmodel.a`` from the sources of ``library``, and verify it likewise. Raises LinkError or VerifyError."""
     folder = link_static(ws, library.emitted)
-    with ws.progress.show_stage("verify", f"{ARCHIVE} against TensorFlow's answers"):
+    with ws.progress.show_stage("verify", f"{ARCHIVE} against the model's own answers"):
         require_passed(verify_variants(ws, library.compiled, folder / TRIAL, library.roundings))
     return folder / ARCHIVE

@@ -128,7 +128,7 @@ def _try_library(ws: Workspace, emitted: EmittedSources) -> VerifiedLibrary:
     roundings = load_roundings(ws, compiled, emitted.folder)
     machine = prepare_machine(ws.target, ws.cache)
     by = f", on {machine.name}" if machine.runner else ""
-    with ws.progress.show_stage("verify", f"the library against TensorFlow's answers{by}") as outcome:
+    with ws.progress.show_stage("verify", f"the library against the model's own answers{by}") as outcome:
         verification = verify_variants(ws, compiled, path, roundings)
         outcome.note = "" if verification.passed else f"DISAGREES: {explain_failure(verification)}"
         outcome.note = f"NOT RUN: {machine.missing}" if machine.missing else outcome.note

@@ -64,7 +64,9 @@ def write_new_weights(ws: Workspace, output: Path | None) -> NewWeights:
         shutil.copyfile(ws.bundle / "layer" / LIBRARY, library)  # The library loads the weights file beside it.
         save_rounded_weights(ws.spec, lowered, fresh.parent)
         roundings = load_roundings(ws, compiled, fresh.parent)
-        with ws.progress.show_stage("verify", "the library with these weights against TensorFlow's answers") as outcome:
+        with ws.progress.show_stage(
+            "verify", "the library with these weights against the model's own answers"
+        ) as outcome:
             verification = verify_variants(ws, compiled, library, roundings)
             outcome.note = "" if verification.passed else "DISAGREES"
         require_passed(verification)

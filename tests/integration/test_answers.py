@@ -202,6 +202,8 @@ def test_the_python_of_the_page(client: Client) -> None:
 
 
 SCORES = np.random.default_rng(2).normal(size=(2, 4, 5, 3)).astype(np.float32)
+SIDES = (8, 10)
+"""Of images whose classes are told for every fourth pixel."""
 
 
 @pytest.mark.parametrize(
@@ -210,6 +212,9 @@ SCORES = np.random.default_rng(2).normal(size=(2, 4, 5, 3)).astype(np.float32)
         (SCORES, Ending(segmentation=True), SCORES.argmax(-1)),
         (SCORES, Ending("softmax", segmentation=True, labels=3), SCORES.argmax(-1)),
         (np.moveaxis(SCORES, -1, 1), Ending(segmentation=True, labels=3), SCORES.argmax(-1)),
+        (np.moveaxis(SCORES, -1, 1), Ending(segmentation=True, image_size=SIDES), SCORES.argmax(-1)),
+        (np.moveaxis(SCORES, -1, 1)[:, :1], Ending(segmentation=True, image_size=SIDES), SCORES[..., 0] > 0.5),
+        (SCORES, Ending(segmentation=True, image_size=SIDES), SCORES.argmax(-1)),
         (SCORES[..., :1], Ending("sigmoid", segmentation=True, labels=2), SCORES[..., 0] > 0),
         (SCORES[..., :1], Ending(segmentation=True), SCORES[..., 0] > 0.5),
         (np.int64([[[-1, 7, 300]]]), Ending(segmentation=True), [[[0, 7, 254]]]),

@@ -125,7 +125,7 @@ def _try_module(ws: Workspace, compiled: CompiledModel, emitted: EmittedSources,
     )
     path = folder / flavour.file
     (rounding,) = load_roundings(ws, compiled, emitted.folder)
-    with ws.progress.show_stage("verify", f"{flavour.file} against TensorFlow's answers") as outcome:
+    with ws.progress.show_stage("verify", f"{flavour.file} against the model's own answers") as outcome:
         module = WasmModule(path, flavour, emitted, _verify_in_engines(ws, compiled, path, rounding))
         outcome.note = "" if module.passed else "DISAGREES"
         if not module.verifications:

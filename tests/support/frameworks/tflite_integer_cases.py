@@ -333,6 +333,51 @@ def make_matrix_product(dtype: Any, variant: str) -> Case:
     return "BATCH_MATMUL", [first, second], make_sums(dtype, (2, 4, 5), 0.1), options
 
 
+def make_dynamic_weights(shape: Sequence[int], axis: int, variant: str) -> FileTensor:
+    """Return weights of 8 or 4 bits for real inputs."""
+    kernel = make_weights(I8, shape, axis, per_channel=variant != "one scale")
+    return pack_weights(kernel) if variant == NIBBLES else kernel
+
+
+def make_real(count: int) -> FileTensor:
+    """Return a constant bias of real numbers."""
+    return constant(rng.standard_normal(count).astype(np.float32))
+
+
+@define("CONV_2D of real inputs", (I8,), variant=("plain", "one scale"))
+def make_dynamic_convolution(_: Any, variant: str) -> Case:
+    kernel, options = make_dynamic_weights((6, 3, 3, 8), 0, variant), describe_window("relu")[0]
+    result = FileTensor((2, 1, 2, 6))
+    return "CONV_2D", [FileTensor(IMAGE), kernel, make_real(6)], result, fused("Conv2DOptions", **options)
+
+
+@define("DEPTHWISE_CONV_2D of real inputs", (I8,))
+def make_dynamic_depthwise(_: Any) -> Case:
+    kernel, options = make_dynamic_weights((1, 3, 3, 8), 3, "plain"), describe_window("plain")[0]
+    options = fused("DepthwiseConv2DOptions", depthMultiplier=1, **options)
+    return "DEPTHWISE_CONV_2D", [FileTensor(IMAGE), kernel, make_real(8)], FileTensor(IMAGE), options
+
+
+@define("FULLY_CONNECTED of real inputs", (I8,), variant=("plain", "one scale", NIBBLES))
+def make_dynamic_dense(_: Any, variant: str) -> Case:
+    kernel = make_dynamic_weights((12, 20), 0, variant)
+    options = make_options("FullyConnectedOptions", asymmetricQuantizeInputs=True)
+    return "FULLY_CONNECTED", [FileTensor((3, 20)), kernel, make_real(12)], FileTensor((3, 12)), options
+
+
+@define("TRANSPOSE_CONV of real inputs", (I8,))
+def make_dynamic_transposed(_: Any) -> Case:
+    kernel, options = make_dynamic_weights((6, 3, 3, 8), 0, "plain"), {"padding": 0, "strideH": 2, "strideW": 2}
+    inputs = [axes(2, 10, 12, 6), kernel, FileTensor(IMAGE), make_real(6)]
+    return "TRANSPOSE_CONV", inputs, FileTensor((2, 10, 12, 6)), make_options("TransposeConvOptions", **options)
+
+
+@define("BATCH_MATMUL of real inputs", (I8,))
+def make_dynamic_product(_: Any) -> Case:
+    kernel = make_dynamic_weights((2, 7, 5), 2, "one scale")
+    return "BATCH_MATMUL", [FileTensor((2, 4, 7)), kernel], FileTensor((2, 4, 5)), make_options("BatchMatMulOptions")
+
+
 def make_feed(tensor: FileTensor) -> Any:
     """Return random values, the least and the largest among them."""
     if np.dtype(tensor.dtype).kind == "f":

@@ -1,6 +1,6 @@
 """A .tflite graph as a JAX function of its feeds.
 
-Tensors hold what they hold in LiteRT, so a quantised one is an array of integers. An operator of ``INTEGER_OPERATORS``
+Tensors hold what they hold in LiteRT, so a quantised one is an array of integers. An operator of ``integers``
 computes with these; any other one gets the numbers that they stand for, and its result is rounded to the grid of its
 output. What is known when the model is converted is a NumPy array and is computed here. A resource is the name of a
 variable.
@@ -20,7 +20,7 @@ from ai_edge_litert import schema_py_generated as schema
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
 from builder.importers.frameworks.graph_values import is_known
-from builder.importers.frameworks.tflite.integers import INTEGER_OPERATORS
+from builder.importers.frameworks.tflite.integers import find_integer_operator
 from builder.importers.frameworks.tflite.integers.integer_moves import MOVES, has_one_grid
 from builder.importers.frameworks.tflite.ops import OPERATORS, REFUSED
 from builder.importers.frameworks.tflite.tflite_tensors import Tensor, read_tensor
@@ -138,8 +138,8 @@ class TfliteGraph:
         stored: Sequence[Any],
         run: Callable[..., Any],
     ) -> Sequence[Any]:
-        integer = INTEGER_OPERATORS.get(operator.name)
-        if integer is not None and any(item is not None and item.is_quantised for item in (inputs[0], outputs[0])):
+        integer = find_integer_operator(operator.name, inputs, outputs)
+        if integer is not None:
             return [integer(operator.options, inputs, outputs[0], *stored)]
         entry = OPERATORS.get(("", operator.name))
         if entry is None:

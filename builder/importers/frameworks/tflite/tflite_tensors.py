@@ -18,8 +18,8 @@ from builder.base.errors import ImportModelError
 
 _TYPES = {
     "FLOAT32": np.float32, "FLOAT16": np.float16, "FLOAT64": np.float64, "BFLOAT16": ml_dtypes.bfloat16,
-    "BOOL": np.bool_, "INT8": np.int8, "INT16": np.int16, "INT32": np.int32, "INT64": np.int64, "UINT8": np.uint8,
-    "UINT16": np.uint16, "UINT32": np.uint32, "UINT64": np.uint64, "COMPLEX64": np.complex64,
+    "BOOL": np.bool_, "INT4": np.int8, "INT8": np.int8, "INT16": np.int16, "INT32": np.int32, "INT64": np.int64,
+    "UINT8": np.uint8, "UINT16": np.uint16, "UINT32": np.uint32, "UINT64": np.uint64, "COMPLEX64": np.complex64,
 }  # fmt: skip
 DTYPES = {getattr(schema.TensorType, name): np.dtype(dtype) for name, dtype in _TYPES.items()}
 """NumPy's types by the numbers of the file format."""

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from builder.importers.frameworks.tflite.integers import (
+    dynamic_range,
     integer_arithmetic,
     integer_products,
     integer_reductions,
     integer_tables,
 )
-from builder.importers.frameworks.tflite.integers.integer_values import IntegerTable
+from builder.importers.frameworks.tflite.integers.integer_values import IntegerOperator, IntegerTable
+from builder.importers.frameworks.tflite.tflite_tensors import Tensor
 
 INTEGER_OPERATORS = IntegerTable()
 for _family in (integer_arithmetic, integer_products, integer_reductions, integer_tables):
     INTEGER_OPERATORS.update(_family.OPS)
+
+
+def find_integer_operator(
+    name: str, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor]
+) -> IntegerOperator | None:
+    """Return what computes an operator on the integers of quantised tensors, or None: on the numbers they stand for."""
+    quantised = [tensor is not None and tensor.is_quantised for tensor in (*inputs[:2], outputs[0])]
+    if quantised[0] or quantised[-1]:
+        return INTEGER_OPERATORS.get(name)
+    return dynamic_range.OPS.get(name) if quantised[1:-1] == [True] else None

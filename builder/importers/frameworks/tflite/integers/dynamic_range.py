@@ -1,0 +1,85 @@
+"""Layers of real numbers whose weights are integers: LiteRT rounds each row or image of their input to bytes first.
+
+The bytes are float32 here, so that fast kernels multiply them: a sum is exact below 2^24, and nearly so above.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from builder.importers.frameworks.tflite.fused_activation import activate
+from builder.importers.frameworks.tflite.integers.integer_values import IntegerTable, Value, centre, round_half
+from builder.importers.frameworks.tflite.ops.products import (
+    convolve,
+    convolve_depthwise,
+    flatten_rows,
+    multiply_batches,
+    transpose_convolution,
+)
+from builder.importers.frameworks.tflite.tflite_tensors import Tensor
+
+OPS = IntegerTable()
+
+
+def _find_range(x: Value, axes: tuple[int, ...], dtype: Any) -> tuple[Value, Value]:
+    """Return the least and the largest element along ``axes``, and of zero."""
+    least, most = jnp.min(x, axes, keepdims=True), jnp.max(x, axes, keepdims=True)
+    return jnp.minimum(least, 0).astype(dtype), jnp.maximum(most, 0).astype(dtype)
+
+
+def _round_even(x: Value, axes: tuple[int, ...]) -> tuple[Value, Value]:
+    """Return bytes less their zero point, and their scale, as XNNPACK finds them."""
+    least, most = _find_range(x, axes, np.float32)
+    inverse = jnp.where(least == most, np.float32(1), np.float32(255) / (most - least))
+    low, high = least * inverse, most * inverse
+    zero = jnp.round(jnp.clip(jnp.where(low + high - 1 > 0, -128 - low, 127 - high), -128, 127))
+    return jnp.clip(jnp.round(x * inverse), -128 - zero, 127 - zero), np.float32(1) / inverse
+
+
+def _round_away(x: Value, axes: tuple[int, ...]) -> tuple[Value, Value]:
+    """Return bytes less their zero point, and their scale, as LiteRT's own kernels find them."""
+    least, most = _find_range(x, axes, np.float64)
+    scale = jnp.where(least == most, 1.0, (most - least) / 255)
+    low, high = least / scale, most / scale
+    zero = jnp.where(128 - low < 127 + high, -128 - low, 127 - high)
+    zero = round_half(jnp.clip(zero, -128, 127)).astype(np.float32)
+    step = scale.astype(np.float32)
+    return jnp.clip(round_half(zero + x * (np.float32(1) / step)), -128, 127) - zero, step
+
+
+def _compute_layer(
+    product: Callable[..., Any], round_input: Any, options: Any, tensors: Sequence[Tensor], _: Tensor, *values: Value
+) -> Value:
+    x, kernel, bias = (*values, None)[:3]
+    quantisation, rows = tensors[1].quantisation, product in (_multiply_rows, multiply_batches)
+    assert quantisation
+    x = flatten_rows(options, x, kernel) if product is _multiply_rows else jnp.asarray(x)
+    rounded, step = round_input(x, (x.ndim - 1,) if rows else tuple(range(1, x.ndim)))
+    total = product(options, rounded, centre(kernel, tensors[1]).astype(np.float32)) * step * quantisation.scale
+    return activate(total if bias is None else total + bias, options)
+
+
+def _multiply_rows(_: Any, x: Value, kernel: Value) -> Value:
+    return jnp.matmul(x, jnp.transpose(kernel))
+
+
+OPS["CONV_2D"] = functools.partial(_compute_layer, convolve, _round_even)
+OPS["DEPTHWISE_CONV_2D"] = functools.partial(_compute_layer, convolve_depthwise, _round_away)
+OPS["FULLY_CONNECTED"] = functools.partial(_compute_layer, _multiply_rows, _round_even)
+OPS["BATCH_MATMUL"] = functools.partial(_compute_layer, multiply_batches, _round_even)
+
+
+@OPS.define("TRANSPOSE_CONV")
+def _transpose_convolution(
+    options: Any, tensors: Sequence[Tensor], output: Tensor, shape: Value, kernel: Value, x: Value, bias: Value = None
+) -> Value:
+    def product(_: Any, image: Value, weights: Value) -> Value:
+        strides = options.strideH, options.strideW
+        return transpose_convolution(options, shape, jnp.transpose(weights, (1, 2, 3, 0)), image, strides)
+
+    return _compute_layer(product, _round_even, options, (tensors[2], tensors[1]), output, x, kernel, bias)

@@ -1,8 +1,8 @@
 """Build whole lists of models: ``python -m tests.conformance [--only TEXT] [GROUP …]``, which is ``make conformance``.
 
 The results are added to docs/conformance.json, of which docs/conformance.md is made. The group ``special`` is no list
-of models, but of ops that are called with special values; ``onnx-nodes`` are ONNX's own cases of operators, of which
-docs/onnx-operators.md is made.
+of models, but of ops that are called with special values; ``onnx-nodes`` are ONNX's own cases of operators and
+``tflite-operators`` drawn ones of LiteRT's, of which docs/onnx-operators.md and docs/tflite-operators.md are made.
 """
 
 from __future__ import annotations
@@ -25,12 +25,16 @@ from tests.conformance.cases import GROUPS
 from tests.conformance.run import run
 
 FOLDER = ROOT / "build" / "conformance"
-ONNX_NODES = "onnx-nodes"
+OPERATORS = {
+    "onnx-nodes": ("tests.conformance.onnx_nodes", "onnx-operators.md"),
+    "tflite-operators": ("tests.conformance.tflite_operators", "tflite-operators.md"),
+}
+"""The modules that run cases of single operators, and the pages that they write."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
-    every = [*GROUPS, special.GROUP, ONNX_NODES]
+    every = [*GROUPS, special.GROUP, *OPERATORS]
     parser.add_argument("groups", nargs="*", choices=[*every, []], help="lists to build, all when none is named")
     parser.add_argument("--only", default="", help="cases whose name has this text")
     parser.add_argument("--missing", action="store_true", help="only cases that have no result yet")
@@ -40,10 +44,11 @@ def main() -> int:
     if special.GROUP in groups and not (given.only or given.missing):
         results.write_special(special.rows(FOLDER))
     wrong = False
-    if ONNX_NODES in groups and not (given.only or given.missing):
-        python = ensure_environment(FRAMEWORKS["onnx"], print) / "bin" / "python"
-        command = [python, "-m", "tests.conformance.onnx_nodes", "--page", ROOT / "docs" / "onnx-operators.md"]
-        wrong = bool(subprocess.run(command, cwd=ROOT, check=False).returncode)
+    for module, page in (OPERATORS[name] for name in OPERATORS if name in groups):
+        if not (given.only or given.missing):
+            python = ensure_environment(FRAMEWORKS["onnx"], print) / "bin" / "python"
+            command = [python, "-m", module, "--page", ROOT / "docs" / page]
+            wrong |= bool(subprocess.run(command, cwd=ROOT, check=False).returncode)
     cases = [case for name in groups if name in GROUPS for case in GROUPS[name]() if given.only in case.name]
     if given.missing:
         known = results.read()

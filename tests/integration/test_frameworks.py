@@ -223,10 +223,11 @@ def test_a_file_of_pytorch_is_read_only_if_it_is_trusted(
     assert [port["name"] for port in found["fetches"]] == ["scores", "features"]
 
 
-def test_the_cases_of_onnx_itself() -> None:
-    """A seventh of the cases each day; `make conformance GROUPS=onnx-nodes` runs all of them."""
+@pytest.mark.parametrize("cases", ["onnx_nodes", "tflite_operators"])
+def test_cases_of_single_operators(cases: str) -> None:
+    """A seventh of the cases each day; `make conformance GROUPS="onnx-nodes tflite-operators"` runs all of them."""
     python = ensure_environment(FRAMEWORKS["onnx"], print) / "bin" / "python"
-    command = [python, "-m", "tests.conformance.onnx_nodes", "--part", f"{today().toordinal() % 7}/7"]
+    command = [python, "-m", f"tests.conformance.{cases}", "--part", f"{today().toordinal() % 7}/7"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=900, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stdout
 

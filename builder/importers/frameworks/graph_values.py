@@ -48,5 +48,5 @@ def spread_channels(values: Value, rank: int) -> Value:
 
 
 def list_axes(axes: Value, rank: int) -> tuple[int, ...]:
-    """Return ``axes`` (integers or a known array) counted from the front of ``rank`` dimensions."""
-    return tuple(axis + rank if axis < 0 else axis for axis in read_ints(axes))
+    """Return ``axes`` (integers or a known array) counted from the front of ``rank`` dimensions, each once."""
+    return tuple(dict.fromkeys(axis + rank if axis < 0 else axis for axis in read_ints(axes)))

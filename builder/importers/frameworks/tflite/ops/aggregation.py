@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from builder.importers.frameworks.graph_values import Value, list_axes, read_int
+from builder.importers.frameworks.graph_values import Value, list_axes, read_int, read_ints
 from builder.importers.frameworks.operator_table import OperatorTable
 
 OPS = OperatorTable()
@@ -28,22 +28,10 @@ for _name, _reduction in _REDUCTIONS.items():
     OPS.enter(_name, lambda options, x, axes, _function=_reduction: _reduce(options, x, axes, _function))
 
 
-@OPS.define("ARG_MAX")
-def find_largest(_: Any, x: Value, axis: Value) -> Value:
-    """Return the first position of the largest element along an axis."""
-    return jnp.argmax(x, read_int(axis))
-
-
-@OPS.define("ARG_MIN")
-def find_smallest(_: Any, x: Value, axis: Value) -> Value:
-    """Return the first position of the smallest element along an axis."""
-    return jnp.argmin(x, read_int(axis))
-
-
-@OPS.define("TOPK_V2")
-def find_top(_: Any, x: Value, k: Value) -> Any:
-    """Return the ``k`` largest elements of the last dimension, in order, and their positions."""
-    return tuple(lax.top_k(jnp.asarray(x), read_int(k)))
+OPS.enter("ARG_MAX", lambda _, x, axis: jnp.argmax(x, read_int(axis)))
+OPS.enter("ARG_MIN", lambda _, x, axis: jnp.argmin(x, read_int(axis)))
+OPS.enter("TOPK_V2", lambda _, x, k: tuple(lax.top_k(jnp.asarray(x), read_int(k))))
+OPS.enter("RFFT2D", lambda _, x, sizes: jnp.fft.rfft2(jnp.asarray(x), tuple(read_ints(sizes))))
 
 
 @OPS.define("CUMSUM")
@@ -61,9 +49,3 @@ def normalise_length(options: Any, x: Value) -> Value:
     """Return ``x`` divided by the length of the vector in its last dimension."""
     norm = jnp.sqrt(jnp.sum(jnp.square(x), -1, keepdims=True))
     return x / jnp.maximum(norm, np.float32(1e-6))
-
-
-@OPS.define("RFFT2D")
-def transform_fourier(_: Any, x: Value, sizes: Value) -> Value:
-    """Return the Fourier transform of real images, without the half that follows from it."""
-    return jnp.fft.rfft2(jnp.asarray(x), tuple(np.asarray(sizes).tolist()))

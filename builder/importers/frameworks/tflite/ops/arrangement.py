@@ -16,6 +16,16 @@ from builder.importers.frameworks.tflite.tflite_tensors import Tensor
 
 OPS = OperatorTable()
 
+
+def _first(*values: Value) -> Value:
+    return next(np.asarray(value) if isinstance(value, list) else value for value in values if value is not None)
+
+
+def _pad_lines(x: Value, filler: Value, widths: Sequence[Any]) -> Value:
+    """Return ``x`` with (before, after, between) elements ``filler`` along each axis."""
+    return lax.pad(jnp.asarray(x), jnp.reshape(filler, ()), [tuple(map(int, width)) for width in widths])
+
+
 OPS.enter("SHAPE", lambda _, x: np.asarray(np.shape(x), np.int64))
 OPS.enter("RANK", lambda _, x: np.asarray(np.ndim(x), np.int32))
 OPS.enter("EXPAND_DIMS", lambda _, x, axis: jnp.expand_dims(x, read_int(axis)))
@@ -30,10 +40,11 @@ OPS.enter("RANGE", lambda _, *bounds: np.arange(*(read_array(value).reshape(()) 
 OPS.enter("REVERSE_V2", lambda _, x, axes: jnp.flip(x, list_axes(axes, np.ndim(x))))
 
 
-@OPS.define("RESHAPE")
-def reshape_array(options: Any, x: Value, shape: Value = None) -> Value:
-    """Return ``x`` in another shape, that of an input or else of the options."""
-    return jnp.reshape(x, read_ints(shape if shape is not None else np.asarray(options.newShape)))
+OPS.enter("RESHAPE", lambda options, x, shape=None: jnp.reshape(x, read_ints(_first(shape, options.newShape))))
+OPS.enter("UNPACK", lambda options, x: [*jnp.moveaxis(jnp.asarray(x), options.axis, 0)])
+OPS.enter("SPLIT", lambda options, axis, x: list(jnp.split(x, options.numSplits, read_int(axis))))
+OPS.enter("MATRIX_DIAG", lambda _, x: jnp.where(np.eye(np.shape(x)[-1]) > 0, x[..., None], jnp.zeros((), x.dtype)))
+OPS.enter("DILATE", lambda _, x, steps, filler: _pad_lines(x, filler, [(0, 0, step - 1) for step in read_ints(steps)]))
 
 
 @OPS.define("SQUEEZE")
@@ -41,18 +52,6 @@ def squeeze_axes(options: Any, x: Value) -> Value:
     """Return ``x`` without the axes given, or without all axes of size 1."""
     axes = options.squeezeDims if options.squeezeDims is not None else ()
     return jnp.squeeze(x, list_axes(np.asarray(axes, np.int64), np.ndim(x)) or None)
-
-
-@OPS.define("UNPACK")
-def unpack_array(options: Any, x: Value) -> list[Value]:
-    """Return the parts of ``x`` along an axis, without it."""
-    return [jnp.squeeze(part, options.axis) for part in jnp.split(x, options.num, options.axis)]
-
-
-@OPS.define("SPLIT")
-def split_evenly(options: Any, axis: Value, x: Value) -> list[Value]:
-    """Return equal parts of ``x`` along an axis."""
-    return list(jnp.split(x, options.numSplits, read_int(axis)))
 
 
 @OPS.define("SPLIT_V")
@@ -113,9 +112,8 @@ def _cut_at_unknown(options: Any, x: Value, begin: Value, shape: Sequence[int]) 
 @OPS.define("PAD", "PADV2")
 def pad_array(_: Any, x: Value, pads: Value, filler: Value = None) -> Value:
     """Return ``x`` with zeros, or what ``filler`` is, around it."""
-    widths = [(int(before), int(after), 0) for before, after in read_array(pads)]
-    start = jnp.zeros((), x.dtype) if filler is None else jnp.asarray(filler).astype(x.dtype).reshape(())
-    return lax.pad(jnp.asarray(x), start, widths)
+    start = jnp.zeros((), x.dtype) if filler is None else jnp.asarray(filler).astype(x.dtype)
+    return _pad_lines(x, start, [(*pair, 0) for pair in read_array(pads)])
 
 
 @OPS.define("MIRROR_PAD")
@@ -125,17 +123,11 @@ def pad_with_mirror(options: Any, x: Value, pads: Value) -> Value:
     return jnp.pad(jnp.asarray(x), read_array(pads).tolist(), mode=mode)
 
 
-@OPS.define("DILATE")
-def spread_elements(_: Any, x: Value, dilations: Value, filler: Value) -> Value:
-    """Return ``x`` with ``filler`` between its elements."""
-    return lax.pad(jnp.asarray(x), jnp.reshape(filler, ()), [(0, 0, step - 1) for step in read_ints(dilations)])
-
-
 @OPS.define("STABLEHLO_PAD")
 def pad_inside(options: Any, x: Value, filler: Value) -> Value:
     """Return ``x`` with ``filler`` around it and between its elements."""
     widths = zip(options.edgePaddingLow, options.edgePaddingHigh, options.interiorPadding, strict=True)
-    return lax.pad(jnp.asarray(x), jnp.reshape(filler, ()), [tuple(map(int, width)) for width in widths])
+    return _pad_lines(x, filler, list(widths))
 
 
 @OPS.define("REVERSE_SEQUENCE")
@@ -146,12 +138,6 @@ def reverse_sequences(options: Any, x: Value, lengths: Value) -> Value:
     where = jnp.where(times < count, count - 1 - times, times)
     result = jnp.take_along_axis(x, where.reshape(where.shape + (1,) * (x.ndim - 2)), 1)
     return jnp.moveaxis(result, (0, 1), (options.batchDim, options.seqDim))
-
-
-@OPS.define("MATRIX_DIAG")
-def make_diagonal(_: Any, x: Value) -> Value:
-    """Return square matrices with the last dimension of ``x`` as diagonal."""
-    return jnp.where(np.eye(np.shape(x)[-1], dtype=bool), jnp.expand_dims(x, -1), jnp.zeros((), x.dtype))
 
 
 @OPS.define("MATRIX_SET_DIAG")

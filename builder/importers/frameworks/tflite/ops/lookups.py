@@ -22,6 +22,16 @@ def _split_positions(indices: Value) -> tuple[Value, ...]:
     return tuple(jnp.moveaxis(jnp.asarray(indices), -1, 0))
 
 
+def _update_slice(_: Any, x: Value, update: Value, start: Value) -> Value:
+    return lax.dynamic_update_slice(jnp.asarray(x), jnp.asarray(update), list(jnp.maximum(start, 0)))
+
+
+OPS.enter("GATHER_ND", lambda _, x, indices: jnp.asarray(x).at[_split_positions(indices)].get(mode="clip"))
+OPS.enter("EMBEDDING_LOOKUP", lambda _, rows, table: jnp.take(jnp.asarray(table), jnp.asarray(rows), 0, mode="clip"))
+OPS.enter("WHERE", lambda _, condition: np.argwhere(read_array(condition)))
+OPS.enter("DYNAMIC_UPDATE_SLICE", _update_slice)
+
+
 @OPS.define("ONE_HOT")
 def one_hot(options: Any, indices: Value, depth: Value, on: Value, off: Value) -> Value:
     """Return ``on`` at the position of each index along a new axis of ``depth``, ``off`` elsewhere."""
@@ -37,18 +47,6 @@ def gather_slices(options: Any, x: Value, indices: Value) -> Value:
     for _ in range(options.batchDims):
         pick = jax.vmap(pick)
     return pick(jnp.asarray(x), jnp.asarray(indices))
-
-
-@OPS.define("GATHER_ND")
-def gather_nd(_: Any, x: Value, indices: Value) -> Value:
-    """Return the parts of ``x`` at the positions in the last dimension of ``indices``."""
-    return jnp.asarray(x).at[_split_positions(indices)].get(mode="clip")
-
-
-@OPS.define("EMBEDDING_LOOKUP")
-def look_up_rows(_: Any, indices: Value, table: Value) -> Value:
-    """Return rows of a table."""
-    return jnp.take(jnp.asarray(table), jnp.asarray(indices), 0, mode="clip")
 
 
 @OPS.define("EMBEDDING_LOOKUP_SPARSE")
@@ -93,12 +91,6 @@ def fill_sparse(_: Any, indices: Value, shape: Value, values: Value, default: Va
     return jnp.full(sizes, jnp.reshape(default, ()), values.dtype).at[_split_positions(places)].set(values)
 
 
-@OPS.define("DYNAMIC_UPDATE_SLICE")
-def update_slice(_: Any, x: Value, update: Value, start: Value) -> Value:
-    """Return ``x`` with ``update`` written from a position on."""
-    return lax.dynamic_update_slice(jnp.asarray(x), jnp.asarray(update), list(jnp.asarray(start)))
-
-
 @OPS.define("SEGMENT_SUM")
 def sum_segments(_: Any, x: Value, ids: Value) -> Value:
     """Return the sum of the rows with each id; the last of the sorted ids, which must be known, says how many."""
@@ -128,12 +120,6 @@ for _name, (_method, _start) in _SEGMENTS.items():
         f"UNSORTED_SEGMENT_{_name}",
         lambda _, x, ids, count, method=_method, start=_start: _fold_segments(x, ids, count, method, start),
     )
-
-
-@OPS.define("WHERE")
-def find_true(_: Any, condition: Value) -> Value:
-    """Return the positions at which a known condition holds."""
-    return np.argwhere(read_array(condition)).astype(np.int64)
 
 
 @OPS.define("UNIQUE")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,7 +14,6 @@ from jax import lax
 from builder.importers.frameworks.graph_values import Value
 from builder.importers.frameworks.operator_table import OperatorTable
 from builder.importers.frameworks.tflite.fused_activation import activate
-from builder.importers.frameworks.tflite.tflite_tensors import Tensor
 
 OPS = OperatorTable()
 
@@ -45,41 +44,20 @@ for _name, _binary in _BINARY.items():
     OPS.enter(_name, lambda options, a, b, _function=_binary: activate(_function(a, b), options))
 
 
+OPS.enter("ADD_N", lambda _, *inputs: functools.reduce(jnp.add, inputs))
+OPS.enter("GELU", lambda options, x: jax.nn.gelu(x, approximate=bool(options.approximate)))
+OPS.enter("LEAKY_RELU", lambda options, x: jnp.where(x >= 0, x, np.float32(options.alpha) * x))
+OPS.enter("PRELU", lambda _, x, slope: jnp.where(x >= 0, x, slope * x))
+OPS.enter("SOFTMAX", lambda options, x: jax.nn.softmax(x if options.beta == 1 else x * np.float32(options.beta), -1))
+OPS.enter("BITCAST", lambda _, x, *, outputs: lax.bitcast_convert_type(jnp.asarray(x), outputs[0].dtype))
+OPS.enter("BUCKETIZE", lambda options, x: jnp.searchsorted(np.float32(options.boundaries), x, side="right"))
+
+
 @OPS.define("DIV")
 def divide(options: Any, a: Value, b: Value) -> Value:
     """Return the quotient; that of integers is cut off towards zero."""
     quotient = jnp.divide(a, b) if jnp.issubdtype(a.dtype, jnp.floating) else lax.div(*jnp.broadcast_arrays(a, b))
     return activate(quotient, options)
-
-
-@OPS.define("ADD_N")
-def add_all(_: Any, *inputs: Value) -> Value:
-    """Return the sum of the inputs."""
-    return functools.reduce(jnp.add, inputs)
-
-
-@OPS.define("GELU")
-def apply_gelu(options: Any, x: Value) -> Value:
-    """Return x times the normal distribution's function of x, or its approximation by tanh."""
-    return jax.nn.gelu(x, approximate=bool(options.approximate))
-
-
-@OPS.define("LEAKY_RELU")
-def apply_leaky_relu(options: Any, x: Value) -> Value:
-    """Return x where it is not negative, and alpha x elsewhere."""
-    return jnp.where(x >= 0, x, np.float32(options.alpha) * x)
-
-
-@OPS.define("PRELU")
-def apply_parametric_relu(_: Any, x: Value, slope: Value) -> Value:
-    """Return x where it is not negative, and slope x elsewhere."""
-    return jnp.where(x >= 0, x, slope * x)
-
-
-@OPS.define("SOFTMAX")
-def apply_softmax(options: Any, x: Value) -> Value:
-    """Return the softmax of beta x over the last dimension."""
-    return jax.nn.softmax(x if options.beta == 1 else x * np.float32(options.beta), -1)
 
 
 @OPS.define("SELECT", "SELECT_V2")
@@ -88,18 +66,6 @@ def select_values(_: Any, condition: Value, a: Value, b: Value) -> Value:
     if np.ndim(condition) == 1 and np.ndim(a) > 1 and np.shape(condition)[0] == np.shape(a)[0] != np.shape(a)[-1]:
         condition = jnp.reshape(condition, (-1,) + (1,) * (np.ndim(a) - 1))
     return jnp.where(condition, a, b)
-
-
-@OPS.define("BITCAST")
-def cast_bits(_: Any, x: Value, *, outputs: Sequence[Tensor]) -> Value:
-    """Return the bits of ``x`` as another type."""
-    return lax.bitcast_convert_type(jnp.asarray(x), outputs[0].dtype)
-
-
-@OPS.define("BUCKETIZE")
-def find_buckets(options: Any, x: Value) -> Value:
-    """Return how many of the sorted boundaries are not above each element."""
-    return jnp.searchsorted(np.asarray(options.boundaries, np.float32), x, side="right")
 
 
 @OPS.define("FAKE_QUANT")

@@ -55,16 +55,8 @@ def _add_bias(total: Value, bias: Value, options: Any) -> Value:
     return activate(total if bias is None else total + bias, options)
 
 
-@OPS.define("CONV_2D")
-def convolve_with_bias(options: Any, x: Value, kernel: Value, bias: Value = None) -> Value:
-    """Return a convolution, with bias and activation."""
-    return _add_bias(convolve(options, x, kernel), bias, options)
-
-
-@OPS.define("DEPTHWISE_CONV_2D")
-def convolve_depthwise_with_bias(options: Any, x: Value, kernel: Value, bias: Value = None) -> Value:
-    """Return a convolution of each channel, with bias and activation."""
-    return _add_bias(convolve_depthwise(options, x, kernel), bias, options)
+for _name, _function in (("CONV_2D", convolve), ("DEPTHWISE_CONV_2D", convolve_depthwise)):
+    OPS.enter(_name, lambda options, x, w, bias=None, _f=_function: _add_bias(_f(options, x, w), bias, options))
 
 
 @OPS.define("CONV_3D")

@@ -123,6 +123,12 @@ define_unary("TANH", ALL, 0.02, 0.1, scale=1 / 128, wide=1 / 32768, zero=0)
 define_unary("LOGISTIC", ALL, 0.02, 0.1, scale=1 / 256, wide=1 / 32768, zero=-128)
 
 
+@define("power of two", (I16,), operator=("LOGISTIC", "TANH"))
+def make_power_of_two(dtype: Any, operator: str) -> Case:
+    scale = 2.0**-12 if operator == "LOGISTIC" else 2.0 ** -int(rng.integers(11, 13))
+    return operator, [quantised(dtype, scale=scale)], quantised(dtype, scale=2.0**-15), None
+
+
 @define("QUANTIZE", ALL, source=(I8, U8, I16, np.dtype(np.float32)))
 def make_quantise(dtype: Any, source: Any) -> Case:
     source = I8 if (source, dtype) == (I16, U8) else source

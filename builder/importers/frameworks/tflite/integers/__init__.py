@@ -8,6 +8,7 @@ from builder.importers.frameworks.tflite.integers import (
     dynamic_range,
     integer_arithmetic,
     integer_products,
+    integer_recurrence,
     integer_reductions,
     integer_tables,
 )
@@ -15,7 +16,7 @@ from builder.importers.frameworks.tflite.integers.integer_values import IntegerO
 from builder.importers.frameworks.tflite.tflite_tensors import Tensor
 
 INTEGER_OPERATORS = IntegerTable()
-for _family in (integer_arithmetic, integer_products, integer_reductions, integer_tables):
+for _family in (integer_arithmetic, integer_products, integer_recurrence, integer_reductions, integer_tables):
     INTEGER_OPERATORS.update(_family.OPS)
 
 
@@ -23,6 +24,8 @@ def find_integer_operator(
     name: str, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor]
 ) -> IntegerOperator | None:
     """Return what computes an operator on the integers of quantised tensors, or None: on the numbers they stand for."""
+    if name == "UNIDIRECTIONAL_SEQUENCE_LSTM" and not integer_recurrence.is_plain_lstm(inputs):
+        return None
     quantised = [tensor is not None and tensor.is_quantised for tensor in (*inputs[:2], outputs[0])]
     if quantised[0] or quantised[-1]:
         return INTEGER_OPERATORS.get(name)

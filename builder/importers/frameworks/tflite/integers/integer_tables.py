@@ -14,6 +14,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from builder.importers.frameworks.tflite.integers.fixed_functions import tabulate_sigmoid, tabulate_tanh
 from builder.importers.frameworks.tflite.integers.fixed_point import divide_by_power, make_fixed_point, round_away
 from builder.importers.frameworks.tflite.integers.integer_values import IntegerTable, Value
 from builder.importers.frameworks.tflite.tflite_tensors import Tensor
@@ -144,12 +145,8 @@ def _squash(
     return _look_up(wide(tensor), x, tensor)
 
 
-def _scale_wide(tensor: Tensor, doubled: int) -> Any:
+def _scale_wide(tensor: Tensor) -> Any:
     """Return all 16-bit integers in steps of 1 / (3 × 4096), as LiteRT's sigmoid and tanh read their table."""
-    fraction, exponent = np.frexp(np.float64(tensor.step))
-    left = 12 + int(exponent) - 1
-    if fraction == 0.5 and 0 <= left <= doubled:
-        return _list_integers(tensor) * (3 << left)
     factor, shift = np.float64(tensor.step) * 4096 * 3, 0
     while factor <= 32767 / 2 and shift <= 30:
         factor, shift = factor * 2, shift + 1
@@ -174,13 +171,18 @@ def _interpolate_sigmoid(x: Any, bits: int) -> Any:
 
 
 def _tabulate_wide_sigmoid(tensor: Tensor) -> Any:
-    x = _scale_wide(tensor, 0)
+    if tensor.step == 2**-12:
+        return tabulate_sigmoid(3)
+    x = _scale_wide(tensor)
     y = np.where(np.abs(x) >> 9 >= 255, 0x7FFF << 10, _interpolate_sigmoid(np.abs(x), 9))
     return (np.where(x >= 0, y + 512, (1 << 25) - y + 511) >> 10).astype(np.int16)
 
 
 def _tabulate_wide_tanh(tensor: Tensor) -> Any:
-    x = _scale_wide(tensor, 1)
+    if tensor.step in (2**-12, 2**-11):
+        scaled = _list_integers(tensor) * int(tensor.step * 2**12)
+        return tabulate_tanh(3)[np.clip(scaled, -32768, 32767) + 32768]
+    x = _scale_wide(tensor)
     y = np.where(np.abs(x) >> 8 >= 255, 0xFFFF << 8, _interpolate_sigmoid(np.abs(x), 8))
     return (np.where(x >= 0, y - (1 << 23) + 128, -y + (1 << 23) + 127) >> 8).astype(np.int16)
 

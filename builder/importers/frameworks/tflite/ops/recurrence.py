@@ -22,7 +22,7 @@ Cell = Callable[[Any, Any], Any]
 """A function of a layer's state and an input that returns the next state, whose first part is the output."""
 
 
-def _run_sequence(cell: Cell, x: Value, state: Sequence[Value], time_major: bool, reverse: bool = False) -> Value:
+def run_sequence(cell: Cell, x: Value, state: Sequence[Value], time_major: bool, reverse: bool = False) -> Value:
     """Return the outputs of ``cell`` over ``x`` [n, t, i], or [t, n, i] if ``time_major``."""
 
     def run_step(old: Any, values: Any) -> Any:
@@ -47,7 +47,7 @@ def run_rnn_step(options: Any, x: Value, kernel: Value, recurrent: Value, bias: 
 @OPS.define("UNIDIRECTIONAL_SEQUENCE_RNN")
 def run_rnn(options: Any, x: Value, kernel: Value, recurrent: Value, bias: Value, state: Value) -> Value:
     """Return the outputs of a simple recurrent layer."""
-    return _run_sequence(_make_rnn_cell(options, kernel, recurrent, bias), x, [state], options.timeMajor)
+    return run_sequence(_make_rnn_cell(options, kernel, recurrent, bias), x, [state], options.timeMajor)
 
 
 def _split_auxiliary(x: Value, auxiliary: Value, kernels: Sequence[Value]) -> tuple[Value, Value]:
@@ -68,7 +68,7 @@ def run_rnn_both_ways(options: Any, x: Value, *parts: Value) -> Any:
     for number, values in enumerate(_split_auxiliary(x, auxiliary, kernels)):
         kernel, recurrent, bias, state = parts[4 * number : 4 * number + 4]
         cell = _make_rnn_cell(options, _join_kernels(kernel, kernels[number]), recurrent, bias)
-        outputs.append(_run_sequence(cell, values, [state], options.timeMajor, number == 1))
+        outputs.append(run_sequence(cell, values, [state], options.timeMajor, number == 1))
     return jnp.concatenate(outputs, -1) if options.mergeOutputs else outputs
 
 
@@ -132,7 +132,7 @@ def run_lstm(options: Any, x: Value, *parts: Value) -> Value:
     """Return the outputs of a layer with long short-term memory."""
     norms = (*parts[19:], None, None, None, None)[:4]
     cell = _make_lstm_cell(options, parts[:17], norms, [None] * 4)
-    return _run_sequence(cell, x, parts[17:19], options.timeMajor)
+    return run_sequence(cell, x, parts[17:19], options.timeMajor)
 
 
 @OPS.define("LSTM")
@@ -158,7 +158,7 @@ def run_lstm_both_ways(options: Any, x: Value, *parts: Value) -> Any:
         extra = kernels[4 * number : 4 * number + 4]
         cell = _make_lstm_cell(options, parts[17 * number : 17 * number + 17], [None] * 4, extra)
         state = parts[34 + 2 * number : 36 + 2 * number]
-        outputs.append(_run_sequence(cell, values, state, options.timeMajor, number == 1))
+        outputs.append(run_sequence(cell, values, state, options.timeMajor, number == 1))
     return jnp.concatenate(outputs, -1) if options.mergeOutputs else outputs
 
 

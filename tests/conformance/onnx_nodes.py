@@ -23,7 +23,7 @@ import numpy as np
 import onnx
 from onnx.backend.test.case.node import collect_testcases
 
-from builder.importers.frameworks.onnx.graph_function import GraphRunner
+from builder.importers.frameworks.onnx.graph_function import GraphRunner, read_opsets
 
 _OUT_OF_SCOPE = {
     "training": {"Adagrad", "Adam", "Gradient", "Momentum"},
@@ -89,7 +89,7 @@ def run_case(case: Any) -> str:
     All inputs depend on a feed at first; where the size of a result depends on one, small integers are known, then all.
     """
     (inputs, wanted), graph = case.data_sets[0], case.model.graph
-    runner = GraphRunner({entry.domain: entry.version for entry in case.model.opset_import}, {})
+    runner = GraphRunner(read_opsets(case.model.opset_import), {})
     feeds = dict(zip([value.name for value in graph.input], inputs, strict=False))
     problem = ""
     for outcome, is_known in (

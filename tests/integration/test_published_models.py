@@ -39,10 +39,10 @@ MODELS = [
     (OCR, "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx", feed("x", "shape = [1, 3, 48, 96]")),
     (OCR, "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx", feed("x", "shape = [1, 3, 48, 192]")),
     (VOICE, "silero_vad/data/silero_vad.onnx", SAMPLES + STATE + RATE),
-    (VOICE, "silero_vad/data/silero_vad_16k_op15.onnx", SAMPLES + STATE + RATE),
+    (VOICE, "silero_vad/data/silero_vad_16k_op15.onnx", SAMPLES + RATE),  # Its state is [2, batch, 128].
     (VOICE, "silero_vad/data/silero_vad_16k_sequence.onnx", ""),
-    (VOICE, "silero_vad/data/silero_vad_half.onnx", SAMPLES + STATE),
-    (VOICE, "silero_vad/data/silero_vad_op18_ifless.onnx", SAMPLES + STATE + RATE),
+    (VOICE, "silero_vad/data/silero_vad_half.onnx", SAMPLES),
+    (VOICE, "silero_vad/data/silero_vad_op18_ifless.onnx", SAMPLES + RATE),
     (VOICE, "silero_vad/data/silero_vad_openvino_16k.onnx", ""),
     (PITCH, "basic_pitch/saved_models/icassp_2022/nmp.onnx", ""),
     (PITCH, "basic_pitch/saved_models/icassp_2022/nmp.tflite", ""),

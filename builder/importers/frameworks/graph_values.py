@@ -42,9 +42,9 @@ def find_lowest(dtype: Any) -> Any:
     return -np.inf if jnp.issubdtype(dtype, jnp.floating) else np.iinfo(dtype).min
 
 
-def spread_channels(values: Value, rank: int) -> Value:
-    """Return a value for each channel as it applies to an array [n, c, ...] of ``rank`` dimensions."""
-    return jnp.reshape(values, (1, -1) + (1,) * (rank - 2))
+def spread_channels(values: Value, rank: int, axis: int = 1) -> Value:
+    """Return a value for each index of ``axis`` as it applies to an array of ``rank`` dimensions."""
+    return jnp.reshape(values, [-1 if number == axis % rank else 1 for number in range(rank)])
 
 
 def list_axes(axes: Value, rank: int) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,3 +39,8 @@ class OperatorTable(dict[tuple[str, str], Operator]):
     def enter(self, name: str, function: Callable[..., Any], domain: str = "") -> None:
         """Enter ``function`` as the operator ``name``."""
         self[domain, name] = Operator(function, _CONTEXT & inspect.signature(function).parameters.keys())
+
+    def enter_all(self, functions: Mapping[str, Callable[..., Any]], domain: str = "") -> None:
+        """Enter each function as the operator of its name."""
+        for name, function in functions.items():
+            self.enter(name, function, domain)

@@ -10,7 +10,7 @@ Specification: https://onnx.ai/onnx/repo-docs/IR.html, https://onnx.ai/onnx/oper
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,14 +18,16 @@ import jax
 import numpy as np
 import onnx
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
 from builder.importers.frameworks.graph_values import Value, is_known, read_array
 from builder.importers.frameworks.onnx.ops import OPERATORS
 
-_DOMAIN_ALIASES = {"ai.onnx": ""}
 _MAX_DEPTH = 64
+_SIZED_BY_VALUES = {"Compress", "MelWeightMatrix", "NonMaxSuppression", "NonZero", "Range", "Unique"}
+"""Operators the size of whose result depends on values, which must be known; ONNX's reference computes them."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,9 @@ class GraphRunner:
     def list_unsupported(self, nodes: Sequence[NodeProto]) -> Iterator[str]:
         """Yield the operators of ``nodes``, and of the graphs in them, that cannot be computed."""
         for node in nodes:
-            key = _DOMAIN_ALIASES.get(node.domain, node.domain), node.op_type
-            if key not in self.functions and key not in OPERATORS and not _has_definition(*key):
+            key = name_domain(node.domain), node.op_type
+            known = key in self.functions or key in OPERATORS or (not key[0] and key[1] in _SIZED_BY_VALUES)
+            if not known and not _has_definition(*key):
                 yield ".".join(filter(None, key))
             for attribute in node.attribute:
                 yield from self.list_unsupported(attribute.g.node)
@@ -94,8 +97,11 @@ class GraphRunner:
     def _run_node(self, node: NodeProto, scope: Mapping[str, Value]) -> Sequence[Value]:
         node = self._resolve_attributes(node)
         inputs = [scope[name] if name else None for name in node.input]
-        domain = _DOMAIN_ALIASES.get(node.domain, node.domain)
+        domain = name_domain(node.domain)
         operator, function = OPERATORS.get((domain, node.op_type)), self.functions.get((domain, node.op_type))
+        if not domain and node.op_type in _SIZED_BY_VALUES:
+            feeds = {name: read_array(value) for name, value in zip(node.input, inputs, strict=True) if name}
+            return list(ReferenceEvaluator(node, opsets=dict(self.opsets)).run(None, feeds))
         if self.depth > _MAX_DEPTH:
             raise ImportModelError(
                 f"{describe_node(node)} is in more than {_MAX_DEPTH} functions that call each other."
@@ -156,12 +162,22 @@ class GraphRunner:
 
     def _run_function(self, function: FunctionProto, node: NodeProto, inputs: Sequence[Value]) -> Sequence[Value]:
         attributes = {attribute.name: attribute for attribute in (*function.attribute_proto, *node.attribute)}
-        opsets = {**self.opsets, **{entry.domain: entry.version for entry in function.opset_import}}
+        opsets = {**self.opsets, **read_opsets(function.opset_import)}
         runner = GraphRunner(opsets, self.functions, attributes, self.depth + 1)
         scope: dict[str, Value] = dict.fromkeys(function.input)
         scope |= dict(zip(function.input, inputs, strict=False))
         runner.run_nodes(function.node, scope)
         return [scope.get(name) for name in function.output]
+
+
+def name_domain(name: str) -> str:
+    """Return the name of a domain of operators, which is "" for ONNX's own."""
+    return "" if name == "ai.onnx" else name
+
+
+def read_opsets(imports: Iterable[Any]) -> dict[str, int]:
+    """Return the version of each domain that a model or a function imports."""
+    return {name_domain(entry.domain): entry.version for entry in imports}
 
 
 def _has_definition(domain: str, name: str) -> bool:

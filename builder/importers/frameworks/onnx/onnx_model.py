@@ -17,7 +17,7 @@ from builder.base.arrays import Array
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
 from builder.importers.frameworks.framework_model import FrameworkModel, find_endings, make_port
-from builder.importers.frameworks.onnx.graph_function import GraphRunner
+from builder.importers.frameworks.onnx.graph_function import GraphRunner, name_domain, read_opsets
 from builder.importers.loaded import make_names_unique
 from builder.importers.ports import ModelPorts, PortInfo
 
@@ -38,7 +38,7 @@ def open_onnx(path: Path) -> FrameworkModel:
         onnx.checker.check_model(path)
     except Exception as error:  # The file may be no protobuf, break a rule, or have its weights elsewhere.
         raise ImportModelError(f"{path.name} is not a valid ONNX model: {describe_error(error)}") from error
-    opsets = {entry.domain: entry.version for entry in model.opset_import}
+    opsets = read_opsets(model.opset_import)
     if opsets.get("", _OLDEST) < _OLDEST:
         raise ImportModelError(
             f"{path.name} uses opset {opsets['']}, and {_OLDEST} is the oldest that is read: convert it with "
@@ -60,7 +60,7 @@ def open_onnx(path: Path) -> FrameworkModel:
     writer = " ".join(filter(None, (model.producer_name, model.producer_version))) or "an unnamed program"
     versions = ", ".join(f"opset {version}{domain and f' of {domain}'}" for domain, version in opsets.items())
     ports = ModelPorts(feeds, fetches, facts=facts, origin=f"written by {writer}, {versions}")
-    runner = GraphRunner(opsets, {(item.domain, item.name): item for item in model.functions})
+    runner = GraphRunner(opsets, {(name_domain(item.domain), item.name): item for item in model.functions})
     nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
     if missing := sorted(set(runner.list_unsupported(nodes))):
         raise ImportModelError(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
 
 
 @dataclass(frozen=True)
@@ -23,23 +21,23 @@ class Window:
         """How far each dimension of the window reaches, with its dilation."""
         return tuple((size - 1) * step + 1 for size, step in zip(self.sizes, self.dilations, strict=True))
 
+    def count_places(self, shape: Sequence[int]) -> list[int]:
+        """Return the number of places in each dimension at which the window fits over ``shape``."""
+        sides = zip(shape, self.pads, self.extents, self.strides, strict=True)
+        return [(size + sum(pads) - extent) // stride + 1 for size, pads, extent, stride in sides]
+
 
 def read_window(shape: Sequence[int], sizes: Sequence[int], keys: dict[str, Any]) -> Window:
     """Return the window of ``sizes`` over the spatial ``shape``, with the attributes ``keys`` of its node.
 
     Attributes that do not concern it are ignored.
     """
-    rank = len(sizes)
-    strides = tuple(keys.get("strides") or [1] * rank)
-    dilations = tuple(keys.get("dilations") or [1] * rank)
-    window = Window(tuple(sizes), strides, dilations, ((0, 0),) * rank)
-    mode = keys.get("auto_pad", "NOTSET")
-    if mode == "NOTSET":
-        pads = keys.get("pads") or [0] * 2 * rank
-        padding = tuple(zip(pads[:rank], pads[rank:], strict=True))
-    elif mode == "VALID":
-        padding = window.pads
-    else:
+    rank, mode = len(sizes), keys.get("auto_pad", "NOTSET")
+    strides, dilations = (tuple(keys.get(name) or [1] * rank) for name in ("strides", "dilations"))
+    pads = (keys.get("pads") if mode == "NOTSET" else None) or [0] * 2 * rank
+    window = Window(tuple(sizes), strides, dilations, tuple(zip(pads[:rank], pads[rank:], strict=True)))
+    padding = window.pads
+    if mode.startswith("SAME"):
         totals = [
             max((-(-size // stride) - 1) * stride + extent - size, 0)
             for size, stride, extent in zip(shape, strides, window.extents, strict=True)
@@ -50,7 +48,7 @@ def read_window(shape: Sequence[int], sizes: Sequence[int], keys: dict[str, Any]
             (before, after + _round_up(size + before + after - extent, stride, size + before))
             for size, (before, after), stride, extent in zip(shape, padding, strides, window.extents, strict=True)
         )
-    return Window(window.sizes, strides, dilations, padding)
+    return replace(window, pads=padding)
 
 
 def _round_up(span: int, stride: int, end: int) -> int:
@@ -71,8 +69,3 @@ def flip_kernel(kernel: Any, groups: int) -> Any:
     parts = kernel.reshape(groups, kernel.shape[0] // groups, kernel.shape[1], *spatial).swapaxes(1, 2)
     whole = parts.reshape(groups * kernel.shape[1], kernel.shape[0] // groups, *spatial)
     return whole[(slice(None), slice(None), *[slice(None, None, -1)] * len(spatial))]
-
-
-def count_positions(size: int, extent: int, stride: int, pads: tuple[int, int]) -> int:
-    """Return the number of places at which a window fits."""
-    return int(np.floor((size + sum(pads) - extent) / stride)) + 1

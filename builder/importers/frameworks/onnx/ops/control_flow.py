@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -98,56 +99,35 @@ def _loop_while(count: Value, condition: Value, states: list[Value], body: Subgr
 
 
 @OPS.define("Scan")
-def scan_sequences(
-    *inputs: Value,
-    body: Subgraph,
-    num_scan_inputs: int,
-    scan_input_axes: Any = None,
-    scan_input_directions: Any = None,
-    scan_output_axes: Any = None,
-    scan_output_directions: Any = None,
-    opset: int = 9,
-    **_: Any,
-) -> list[Value]:
+def scan_sequences(*inputs: Value, body: Subgraph, num_scan_inputs: int, opset: int = 9, **keys: Any) -> list[Value]:
     """Return the last states, and what each turn over the slices of the scanned inputs adds to the other outputs."""
     if opset < 9:
         if inputs[0] is not None:
             raise ValueError("sequences of different lengths are not supported")
-        return _scan_batch(inputs[1:], body, num_scan_inputs, scan_input_directions)
-    states, scanned = list(inputs[: len(inputs) - num_scan_inputs]), list(inputs[len(inputs) - num_scan_inputs :])
-    axes = scan_input_axes or [0] * num_scan_inputs
-    sides = scan_input_directions or [0] * num_scan_inputs
+        scan = functools.partial(scan_sequences, body=body, num_scan_inputs=num_scan_inputs)
+        directions = keys.get("directions")
+        batch = range(np.shape(inputs[1])[0])  # All inputs have it in front.
+        examples = [scan(*(x[i] for x in inputs[1:]), scan_input_directions=directions) for i in batch]
+        return [jnp.stack(_to_arrays(column)) for column in zip(*examples, strict=True)]
+    count = len(inputs) - num_scan_inputs
+
+    def read_places(side: str, number: int) -> Any:
+        """Return the axis of each array of a side, and whether it runs backwards."""
+        axes, turned = (keys.get(f"scan_{side}_{kind}") or [0] * number for kind in ("axes", "directions"))
+        return zip(axes, turned, strict=True)
+
     items = [
-        jnp.flip(value, 0) if backwards else value
-        for value, backwards in zip(
-            (jnp.moveaxis(value, axis, 0) for value, axis in zip(scanned, axes, strict=True)), sides, strict=True
-        )
+        jnp.flip(jnp.moveaxis(x, axis, 0), 0) if turned else jnp.moveaxis(x, axis, 0)
+        for x, (axis, turned) in zip(inputs[count:], read_places("input", num_scan_inputs), strict=True)
     ]
 
     def run_slice(old: Any, values: Any) -> Any:
         new = body(*old, *values)
-        return tuple(_to_arrays(new[: len(states)])), tuple(_to_arrays(new[len(states) :]))
+        return tuple(_to_arrays(new[:count])), tuple(_to_arrays(new[count:]))
 
-    last, added = lax.scan(run_slice, tuple(_to_arrays(states)), tuple(items))
-    places = scan_output_axes or [0] * len(added)
-    turns = scan_output_directions or [0] * len(added)
+    last, added = lax.scan(run_slice, tuple(_to_arrays(inputs[:count])), tuple(items))
     results = [
-        jnp.moveaxis(jnp.flip(value, 0) if backwards else value, 0, axis)
-        for value, axis, backwards in zip(added, places, turns, strict=True)
+        jnp.moveaxis(jnp.flip(x, 0) if turned else x, 0, axis)
+        for x, (axis, turned) in zip(added, read_places("output", len(added)), strict=True)
     ]
     return [*last, *results]
-
-
-def _scan_batch(inputs: Sequence[Value], body: Subgraph, scanned: int, directions: Any) -> list[Value]:
-    """Run the Scan of opset 8, whose inputs all have a batch in front, by example."""
-    batch = np.shape(inputs[0])[0]
-    examples = [
-        scan_sequences(
-            *(value[i] for value in inputs),
-            body=body,
-            num_scan_inputs=scanned,
-            scan_input_directions=directions,
-        )
-        for i in range(batch)
-    ]
-    return [jnp.stack(_to_arrays(column)) for column in zip(*examples, strict=True)]

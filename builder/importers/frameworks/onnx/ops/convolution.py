@@ -9,10 +9,10 @@ import numpy as np
 from jax import lax
 
 from builder.importers.frameworks.graph_values import Value, read_ints, spread_channels
-from builder.importers.frameworks.onnx.ops.image_sampling import sample_bilinear
+from builder.importers.frameworks.onnx.ops.image_sampling import read_corners
+from builder.importers.frameworks.onnx.ops.linear import subtract_zero_point
 from builder.importers.frameworks.onnx.sliding_window import (
     Window,
-    count_positions,
     flip_kernel,
     make_spatial_names,
     read_window,
@@ -51,22 +51,13 @@ def convolve_images(x: Value, kernel: Value, bias: Value = None, *, group: int =
 
 
 @OPS.define("ConvTranspose")
-def transposed_convolution(
-    x: Value,
-    kernel: Value,
-    bias: Value = None,
-    *,
-    group: int = 1,
-    output_padding: Any = None,
-    output_shape: Any = None,
-    **keys: Any,
-) -> Value:
+def transposed_convolution(x: Value, kernel: Value, bias: Value = None, *, group: int = 1, **keys: Any) -> Value:
     """Return the transposed convolution: each element of ``x`` adds the kernel times itself to the result."""
     shape, sizes = np.shape(x)[2:], np.shape(kernel)[2:]
     rank = len(sizes)
     mode = keys.pop("auto_pad", "NOTSET")
     window = read_window(shape, sizes, keys)
-    extra = list(output_padding or [0] * rank)
+    extra, output_shape = list(keys.get("output_padding") or [0] * rank), keys.get("output_shape")
     pads = list(window.pads)
     if output_shape is None and mode.startswith("SAME"):
         output_shape = [size * stride for size, stride in zip(shape, window.strides, strict=True)]
@@ -86,15 +77,9 @@ def transposed_convolution(
 
 
 @OPS.define("ConvInteger")
-def integer_convolution(
-    x: Value, kernel: Value, x_zero: Value = None, kernel_zero: Value = None, *, group: int = 1, **keys: Any
-) -> Value:
+def integer_convolution(x: Value, kernel: Value, x_zero: Value = None, kernel_zero: Value = None, **keys: Any) -> Value:
     """Return the convolution of 8-bit integers less their zero points, as int32."""
-    window = read_window(np.shape(x)[2:], np.shape(kernel)[2:], keys)
-    image = jnp.asarray(x).astype(np.int32) - (0 if x_zero is None else jnp.asarray(x_zero).astype(np.int32))
-    zero = jnp.zeros((), np.int32) if kernel_zero is None else jnp.asarray(kernel_zero).astype(np.int32)
-    zero = zero.reshape((-1,) + (1,) * (np.ndim(kernel) - 1)) if zero.size > 1 else zero.reshape(())
-    return convolve_window(image, jnp.asarray(kernel).astype(np.int32) - zero, window, group)
+    return convolve_images(subtract_zero_point(x, x_zero, 0), subtract_zero_point(kernel, kernel_zero, 0), **keys)
 
 
 @OPS.define("Col2Im")
@@ -102,19 +87,17 @@ def add_columns(x: Value, image_shape: Value, block_shape: Value, **keys: Any) -
     """Return the image [n, c, ...] to which each column [n, c × block, places] is added at its place."""
     image, block = read_ints(image_shape), read_ints(block_shape)
     window = read_window(image, block, keys)
-    places = [
-        count_positions(size, extent, stride, pads)
-        for size, extent, stride, pads in zip(image, window.extents, window.strides, window.pads, strict=True)
-    ]
+    places = window.count_places(image)
     n, rank = np.shape(x)[0], len(image)
     channels = np.shape(x)[1] // int(np.prod(block))
     columns = jnp.reshape(x, (n, channels, *block, *places))
-    where: list[Any] = []
-    for i in range(rank):
-        grid = np.arange(block[i])[:, None] * window.dilations[i] + np.arange(places[i])[None, :] * window.strides[i]
-        order = [1] * (2 * rank)
-        order[i], order[rank + i] = block[i], places[i]
-        where.append(grid.reshape(order))
+    where = [
+        np.expand_dims(
+            np.arange(block[i])[:, None] * window.dilations[i] + np.arange(places[i]) * window.strides[i],
+            [d for d in range(2 * rank) if d not in (i, rank + i)],
+        )
+        for i in range(rank)
+    ]
     padded = [size + sum(pads) for size, pads in zip(image, window.pads, strict=True)]
     result = jnp.zeros((n, channels, *padded), x.dtype).at[(slice(None), slice(None), *where)].add(columns)
     inner = [slice(before, before + size) for size, (before, _) in zip(image, window.pads, strict=True)]
@@ -123,38 +106,24 @@ def add_columns(x: Value, image_shape: Value, block_shape: Value, **keys: Any) -
 
 @OPS.define("DeformConv")
 def deformable_convolution(
-    x: Value,
-    kernel: Value,
-    offset: Value,
-    bias: Value = None,
-    mask: Value = None,
-    *,
-    group: int = 1,
-    offset_group: int = 1,
-    **keys: Any,
+    x: Value, kernel: Value, offset: Value, bias: Value = None, mask: Value = None, **keys: Any
 ) -> Value:
     """Return the convolution that reads each element of the window at an offset of its own, bilinearly."""
+    group, offset_group = keys.get("group", 1), keys.get("offset_group", 1)
     n, channels, *shape = np.shape(x)
     window = read_window(shape, np.shape(kernel)[2:], keys)
     taps, (rows, columns) = int(np.prod(window.sizes)), np.shape(offset)[2:]
     moved = jnp.reshape(offset, (n, offset_group, taps, 2, rows, columns))
-    grid = np.stack(
-        np.meshgrid(
-            *(np.arange(size) * step for size, step in zip(window.sizes, window.dilations, strict=True)), indexing="ij"
-        )
-    ).reshape(2, taps, 1, 1)
-    start = np.stack(
-        np.meshgrid(
-            *(
-                np.arange(count) * stride - pads[0]
-                for count, stride, pads in zip((rows, columns), window.strides, window.pads, strict=True)
-            ),
-            indexing="ij",
-        )
-    )[:, None]
+    steps = [np.arange(size) * step for size, step in zip(window.sizes, window.dilations, strict=True)]
+    starts = [
+        np.arange(count) * stride - pads[0]
+        for count, stride, pads in zip((rows, columns), window.strides, window.pads, strict=True)
+    ]
+    grid = np.stack(np.meshgrid(*steps, indexing="ij")).reshape(2, taps, 1, 1)
+    start = np.stack(np.meshgrid(*starts, indexing="ij"))[:, None]
     places = jnp.moveaxis(moved, 3, 0) + (grid + start).astype(x.dtype)[:, None, None]
     images = jnp.reshape(x, (n, offset_group, channels // offset_group, *shape))
-    values = sample_bilinear(images, places[0], places[1])
+    values: Any = sum(read_corners(images, places[0], places[1]))
     if mask is not None:
         values = values * jnp.reshape(mask, (n, offset_group, 1, taps, rows, columns))
     values = values.reshape(n, group, channels // group, taps, rows, columns)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,53 +16,64 @@ from builder.importers.frameworks.operator_table import OperatorTable
 
 OPS = OperatorTable()
 
-_UNARY: dict[str, Callable[..., Any]] = {
-    "Abs": jnp.abs, "Acos": jnp.arccos, "Acosh": jnp.arccosh, "Asin": jnp.arcsin, "Asinh": jnp.arcsinh,
-    "Atan": jnp.arctan, "Atanh": jnp.arctanh, "BitwiseNot": jnp.bitwise_not, "Ceil": jnp.ceil, "Cos": jnp.cos,
-    "Cosh": jnp.cosh, "Erf": lax.erf, "Exp": jnp.exp, "Floor": jnp.floor, "Identity": lambda x: x, "IsNaN": jnp.isnan,
-    "Log": jnp.log, "Neg": jnp.negative, "Not": jnp.logical_not, "Reciprocal": jnp.reciprocal, "Relu": jax.nn.relu,
-    "Round": jnp.round, "Sigmoid": jax.nn.sigmoid, "Sign": jnp.sign, "Sin": jnp.sin, "Sinh": jnp.sinh,
-    "Softplus": jax.nn.softplus, "Sqrt": jnp.sqrt, "Tan": jnp.tan, "Tanh": jnp.tanh,
-}  # fmt: skip
-_BINARY: dict[str, Callable[..., Any]] = {
-    "Add": jnp.add, "And": jnp.logical_and, "BitwiseAnd": jnp.bitwise_and, "BitwiseOr": jnp.bitwise_or,
-    "BitwiseXor": jnp.bitwise_xor, "Equal": jnp.equal, "Greater": jnp.greater, "GreaterOrEqual": jnp.greater_equal,
-    "Less": jnp.less, "LessOrEqual": jnp.less_equal, "Mul": jnp.multiply, "Or": jnp.logical_or, "Sub": jnp.subtract,
-    "Xor": jnp.logical_xor,
-}  # fmt: skip
-_VARIADIC: dict[str, Callable[[Any, Any], Any]] = {"Max": jnp.maximum, "Min": jnp.minimum, "Sum": jnp.add}
+
+def scale_negative(x: Value, slope: Value) -> Value:
+    """Return x where it is not negative, and the slope times x elsewhere."""
+    return jnp.where(x >= 0, x, np.asarray(slope, x.dtype) * x if np.isscalar(slope) else slope * x)
 
 
-def _reduce_inputs(function: Callable[[Any, Any], Any], *inputs: Value) -> Value:
-    return functools.reduce(function, inputs)
+def hard_sigmoid(x: Value, *, alpha: float = 0.2, beta: float = 0.5) -> Value:
+    """Return alpha x + beta within 0 and 1."""
+    return jnp.clip(np.asarray(alpha, x.dtype) * x + np.asarray(beta, x.dtype), 0, 1).astype(x.dtype)
 
 
-for _name, _function in (_UNARY | _BINARY).items():
-    OPS.enter(_name, _function)
-for _name, _pair_function in _VARIADIC.items():
-    OPS.enter(_name, functools.partial(_reduce_inputs, _pair_function))
+def compute_gelu(x: Value, *, approximate: str = "none") -> Value:
+    """Return x times the normal distribution's function of x, or its approximation by tanh."""
+    return jax.nn.gelu(x, approximate=approximate == "tanh")
+
+
+def cast_type(x: Value, to: Any) -> Value:
+    """Return ``x`` in the type with ONNX's number ``to``."""
+    return jnp.asarray(x).astype(helper.tensor_dtype_to_np_dtype(to))
+
+
+OPS.enter_all(
+    {
+        "Abs": jnp.abs, "Acos": jnp.arccos, "Acosh": jnp.arccosh, "Add": jnp.add, "And": jnp.logical_and,
+        "Asin": jnp.arcsin, "Asinh": jnp.arcsinh, "Atan": jnp.arctan, "Atanh": jnp.arctanh,
+        "BitwiseAnd": jnp.bitwise_and, "BitwiseNot": jnp.bitwise_not, "BitwiseOr": jnp.bitwise_or,
+        "BitwiseXor": jnp.bitwise_xor, "Ceil": jnp.ceil, "Cos": jnp.cos, "Cosh": jnp.cosh, "Equal": jnp.equal,
+        "Erf": lax.erf, "Exp": jnp.exp, "Floor": jnp.floor, "Gelu": compute_gelu, "Greater": jnp.greater,
+        "GreaterOrEqual": jnp.greater_equal, "HardSigmoid": hard_sigmoid, "Identity": lambda x: x, "IsNaN": jnp.isnan,
+        "Less": jnp.less, "LessOrEqual": jnp.less_equal, "Log": jnp.log, "Mul": jnp.multiply, "Neg": jnp.negative,
+        "Not": jnp.logical_not, "Or": jnp.logical_or, "PRelu": scale_negative, "Reciprocal": jnp.reciprocal,
+        "Relu": jax.nn.relu, "Round": jnp.round, "Sigmoid": jax.nn.sigmoid, "Sign": jnp.sign, "Sin": jnp.sin,
+        "Sinh": jnp.sinh, "Softplus": jax.nn.softplus, "Sqrt": jnp.sqrt, "Sub": jnp.subtract, "Tan": jnp.tan,
+        "Tanh": jnp.tanh, "Where": jnp.where, "Xor": jnp.logical_xor,
+        "BitShift": lambda a, b, *, direction: (jnp.left_shift if direction == "LEFT" else jnp.right_shift)(a, b),
+        "Cast": lambda x, *, to, **_: cast_type(x, to),
+        "CastLike": lambda x, like, **_: jnp.asarray(x).astype(like.dtype),
+        "IsInf": lambda x, *, detect_negative=1, detect_positive=1: (
+            (jnp.isposinf(x) & bool(detect_positive)) | (jnp.isneginf(x) & bool(detect_negative))
+        ),
+        "LeakyRelu": lambda x, *, alpha=0.01: scale_negative(x, alpha),
+        "Max": lambda *inputs: functools.reduce(jnp.maximum, inputs),
+        "Mean": lambda *inputs: functools.reduce(jnp.add, inputs) / np.asarray(len(inputs), inputs[0].dtype),
+        "Min": lambda *inputs: functools.reduce(jnp.minimum, inputs),
+        "Mod": lambda a, b, *, fmod=0: jnp.fmod(a, b) if fmod else jnp.mod(a, b),
+        "Sum": lambda *inputs: functools.reduce(jnp.add, inputs),
+    }
+)  # fmt: skip
 
 
 def _is_float(value: Value) -> bool:
     return bool(jnp.issubdtype(value.dtype, jnp.floating))
 
 
-@OPS.define("Mean")
-def average_inputs(*inputs: Value) -> Value:
-    """Return the mean of the inputs."""
-    return _reduce_inputs(jnp.add, *inputs) / np.asarray(len(inputs), inputs[0].dtype)
-
-
 @OPS.define("Div")
 def divide_values(a: Value, b: Value) -> Value:
     """Return the quotient; that of integers is cut off towards zero."""
     return jnp.divide(a, b) if _is_float(a) else lax.div(*jnp.broadcast_arrays(a, b))
-
-
-@OPS.define("Mod")
-def find_remainder(a: Value, b: Value, *, fmod: int = 0) -> Value:
-    """Return the remainder, with the sign of ``b``, or that of ``a`` with ``fmod``."""
-    return jnp.fmod(a, b) if fmod else jnp.mod(a, b)
 
 
 @OPS.define("Pow")
@@ -76,25 +86,12 @@ def raise_to_power(a: Value, b: Value) -> Value:
     return jnp.power(a, jnp.asarray(b).astype(a.dtype))
 
 
-@OPS.define("BitShift")
-def shift_bits(a: Value, b: Value, *, direction: str) -> Value:
-    """Return ``a`` shifted by ``b`` bits to the LEFT or RIGHT."""
-    return jnp.left_shift(a, b) if direction == "LEFT" else jnp.right_shift(a, b)
-
-
 @OPS.define("BitCast")
 def cast_bits(a: Value, *, to: int) -> Value:
     """Return the bits of ``a`` as another type of the same size."""
-    a = jnp.asarray(a)
     dtype = helper.tensor_dtype_to_np_dtype(to)
-    bits = a.astype(np.uint8) if a.dtype == np.dtype(bool) else a
+    bits = jnp.asarray(a).astype(np.uint8) if a.dtype == np.dtype(bool) else jnp.asarray(a)
     return bits != 0 if dtype == np.dtype(bool) else lax.bitcast_convert_type(bits, dtype)
-
-
-@OPS.define("IsInf")
-def is_infinite(x: Value, *, detect_negative: int = 1, detect_positive: int = 1) -> Value:
-    """Say of each element whether it is infinite, of the signs that are asked for."""
-    return (jnp.isposinf(x) & bool(detect_positive)) | (jnp.isneginf(x) & bool(detect_negative))
 
 
 @OPS.define("Clip")
@@ -105,51 +102,9 @@ def clip_values(x: Value, low: Value = None, high: Value = None, *, min: Any = N
     return x if high is None else jnp.minimum(x, jnp.asarray(high, x.dtype))
 
 
-@OPS.define("Where")
-def select_values(condition: Value, a: Value, b: Value) -> Value:
-    """Return ``a`` where the condition holds, and ``b`` elsewhere."""
-    return jnp.where(condition, a, b)
-
-
-@OPS.define("Cast")
-def cast_type(x: Value, *, to: int, saturate: int = 1, round_mode: str = "up") -> Value:
-    """Return ``x`` in another type."""
-    return jnp.asarray(x).astype(helper.tensor_dtype_to_np_dtype(to))
-
-
-@OPS.define("CastLike")
-def cast_like(x: Value, like: Value, *, saturate: int = 1, round_mode: str = "up") -> Value:
-    """Return ``x`` in the type of ``like``."""
-    return jnp.asarray(x).astype(like.dtype)
-
-
 @OPS.define("Dropout")
 def drop_nothing(x: Value, ratio: Value = None, training: Value = None, *, outputs: int, **_: Any) -> Any:
     """Return ``x`` as it is, as a model in use does, and the mask of what is kept."""
     if training is not None and bool(np.asarray(training).any()):
         raise ValueError("it is in training mode: export the model for inference")
     return (x, jnp.ones(np.shape(x), bool))[:outputs]
-
-
-@OPS.define("LeakyRelu")
-def leaky_relu(x: Value, *, alpha: float = 0.01) -> Value:
-    """Return x where it is not negative, and alpha x elsewhere."""
-    return jnp.where(x >= 0, x, np.asarray(alpha, x.dtype) * x)
-
-
-@OPS.define("PRelu")
-def parametric_relu(x: Value, slope: Value) -> Value:
-    """Return x where it is not negative, and slope x elsewhere."""
-    return jnp.where(x >= 0, x, slope * x)
-
-
-@OPS.define("HardSigmoid")
-def hard_sigmoid(x: Value, *, alpha: float = 0.2, beta: float = 0.5) -> Value:
-    """Return alpha x + beta within 0 and 1."""
-    return jnp.clip(np.asarray(alpha, x.dtype) * x + np.asarray(beta, x.dtype), 0, 1).astype(x.dtype)
-
-
-@OPS.define("Gelu")
-def compute_gelu(x: Value, *, approximate: str = "none") -> Value:
-    """Return x times the normal distribution's function of x, or its approximation by tanh."""
-    return jax.nn.gelu(x, approximate=approximate == "tanh")

@@ -49,12 +49,11 @@ def _find_in_windows(x: Value, largest: Value, places: Any, window: Window) -> V
     numbers = lax.pad(jnp.asarray(places), jnp.asarray(-1, places.dtype), pads)
     result = jnp.full(largest.shape, -1, np.int64)
     for tap in np.ndindex(*window.sizes):
-        cut = [slice(None), slice(None)]
-        for i, offset in enumerate(tap):
-            first = offset * window.dilations[i]
-            cut.append(slice(first, first + (largest.shape[2 + i] - 1) * window.strides[i] + 1, window.strides[i]))
-        here = (padded[tuple(cut)] == largest) & (result < 0) & (numbers[tuple(cut)] >= 0)
-        result = jnp.where(here, numbers[tuple(cut)], result)
+        starts = [offset * step for offset, step in zip(tap, window.dilations, strict=True)]
+        sides = zip(starts, largest.shape[2:], window.strides, strict=True)
+        cut = (..., *(slice(first, first + (count - 1) * stride + 1, stride) for first, count, stride in sides))
+        here = (padded[cut] == largest) & (result < 0) & (numbers[cut] >= 0)
+        result = jnp.where(here, numbers[cut], result)
     return result
 
 
@@ -81,26 +80,20 @@ def norm_pool(x: Value, *, kernel_shape: Any, p: int = 2, **keys: Any) -> Value:
     return _reduce_windows(jnp.abs(x) ** p, window, 0, lax.add) ** np.asarray(1 / p, x.dtype)
 
 
-def _list_spatial(x: Value) -> tuple[int, ...]:
-    return tuple(range(2, np.ndim(x)))
-
-
-@OPS.define("GlobalAveragePool")
 def global_average(x: Value) -> Value:
     """Return the mean of each channel."""
-    return jnp.mean(x, _list_spatial(x), keepdims=True).astype(x.dtype)
+    return jnp.mean(x, tuple(range(2, np.ndim(x))), keepdims=True).astype(x.dtype)
 
 
-@OPS.define("GlobalMaxPool")
-def global_maximum(x: Value) -> Value:
-    """Return the largest element of each channel."""
-    return jnp.max(x, _list_spatial(x), keepdims=True)
-
-
-@OPS.define("GlobalLpPool")
-def global_norm(x: Value, *, p: int = 2) -> Value:
-    """Return the p-norm of each channel."""
-    return jnp.sum(jnp.abs(x) ** p, _list_spatial(x), keepdims=True) ** np.asarray(1 / p, x.dtype)
+OPS.enter_all(
+    {
+        "GlobalAveragePool": global_average,
+        "GlobalLpPool": lambda x, *, p=2: (
+            jnp.sum(jnp.abs(x) ** p, tuple(range(2, np.ndim(x))), keepdims=True) ** np.asarray(1 / p, x.dtype)
+        ),
+        "GlobalMaxPool": lambda x: jnp.max(x, tuple(range(2, np.ndim(x))), keepdims=True),
+    }
+)
 
 
 @OPS.define("MaxUnpool")
@@ -118,27 +111,3 @@ def undo_max_pool(x: Value, indices: Value, output_shape: Value = None, *, kerne
         return result
     whole = jnp.zeros(read_ints(output_shape), x.dtype)
     return whole.at[tuple(slice(size) for size in result.shape)].set(result)
-
-
-@OPS.define("MaxRoiPool")
-def max_roi_pool(x: Value, rois: Value, *, pooled_shape: Any, spatial_scale: float = 1.0) -> Value:
-    """Return the largest element in each cell of each region [batch, x1, y1, x2, y2] of interest."""
-    height, width = np.shape(x)[2:]
-    x, rois = jnp.asarray(x), jnp.asarray(rois)
-    corners = jnp.round(rois[:, 1:] * spatial_scale).astype(np.int64)
-
-    def bounds(first: Value, last: Value, cells: int, size: int) -> Value:
-        """Return [rois, cells, size]: whether a row or column belongs to a cell."""
-        cell = jnp.maximum(last - first + 1, 1)[:, None] / cells
-        numbers = jnp.arange(cells)[None]
-        start = jnp.clip(jnp.floor(numbers * cell).astype(np.int64) + first[:, None], 0, size)
-        end = jnp.clip(jnp.ceil((numbers + 1) * cell).astype(np.int64) + first[:, None], 0, size)
-        places = jnp.arange(size)
-        return (places >= start[..., None]) & (places < end[..., None])
-
-    rows = bounds(corners[:, 1], corners[:, 3], pooled_shape[0], height)
-    columns = bounds(corners[:, 0], corners[:, 2], pooled_shape[1], width)
-    images = x[rois[:, 0].astype(np.int64)]
-    by_row = jnp.max(jnp.where(rows[:, None, :, :, None], images[:, :, None], find_lowest(x.dtype)), 3)
-    cells = jnp.max(jnp.where(columns[:, None, None], by_row[:, :, :, None], find_lowest(x.dtype)), -1)
-    return jnp.where(jnp.isneginf(cells), 0, cells)

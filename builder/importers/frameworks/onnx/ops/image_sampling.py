@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -10,33 +11,30 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from builder.importers.frameworks.graph_values import Value, list_axes, read_array, read_ints
+from builder.importers.frameworks.graph_values import Value, list_axes, read_array, read_ints, spread_channels
 from builder.importers.frameworks.operator_table import OperatorTable
 
 OPS = OperatorTable()
 
 
-def sample_bilinear(images: Value, rows: Value, columns: Value) -> Value:
-    """Return [..., c, *places] of ``images`` [..., c, h, w] at fractional ``rows`` and ``columns`` [..., *places].
+def read_corners(images: Value, rows: Value, columns: Value) -> list[Value]:
+    """Return four arrays [..., c, *places], the sum of which is ``images`` [..., c, h, w] between their elements.
 
-    Outside of the image there are zeros.
+    ``rows`` and ``columns`` are fractional [..., *places]. Outside of the image there are zeros.
     """
-    lead = images.ndim - 3
-    height, width = images.shape[-2:]
+    lead, (height, width) = images.ndim - 3, images.shape[-2:]
     flat = images.reshape(*images.shape[:-2], height * width)
     top, left = jnp.floor(rows), jnp.floor(columns)
-    result: Any = 0
+    corners = []
     for down, right in itertools.product((0, 1), (0, 1)):
         y, x = top + down, left + right
         weight = (1 - jnp.abs(rows - y)) * (1 - jnp.abs(columns - x))
         inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
         index = (jnp.clip(y, 0, height - 1) * width + jnp.clip(x, 0, width - 1)).astype(np.int64)
-        places = index.shape[lead:]
         picked = jnp.take_along_axis(flat, index.reshape(*index.shape[:lead], 1, -1), -1)
-        result = result + picked.reshape(*picked.shape[:-1], *places) * jnp.expand_dims(
-            jnp.where(inside, weight, 0), lead
-        )
-    return result
+        picked = picked.reshape(*picked.shape[:-1], *index.shape[lead:])
+        corners.append(picked * jnp.expand_dims(jnp.where(inside, weight, 0), lead).astype(images.dtype))
+    return corners
 
 
 def _cubic(distance: Any, a: float, module: Any = np) -> Any:
@@ -47,17 +45,15 @@ def _cubic(distance: Any, a: float, module: Any = np) -> Any:
     return module.where(x <= 1, near, module.where(x < 2, far, 0))
 
 
-_SOURCES: dict[str, Callable[[Any, int, float, float, float, float], Any]] = {
+_SOURCES: dict[str, Callable[..., Any]] = {
     "half_pixel": lambda i, n, m, scale, lo, hi: (i + 0.5) / scale - 0.5,
     "half_pixel_symmetric": lambda i, n, m, scale, lo, hi: n / 2 * (1 - math.floor(m) / m) + (i + 0.5) / scale - 0.5,
-    "pytorch_half_pixel": lambda i, n, m, scale, lo, hi: (i + 0.5) / scale - 0.5 if m > 1 else i * 0.0,
-    "align_corners": lambda i, n, m, scale, lo, hi: i * (n - 1) / (math.floor(m) - 1) if math.floor(m) > 1 else i * 0.0,
+    "pytorch_half_pixel": lambda i, n, m, scale, lo, hi: (i + 0.5) / scale - 0.5 if m > 1 else i * 0,
+    "align_corners": lambda i, n, m, scale, lo, hi: i * (n - 1) / max(math.floor(m) - 1, 1),
     "asymmetric": lambda i, n, m, scale, lo, hi: i / scale,
     "tf_half_pixel_for_nn": lambda i, n, m, scale, lo, hi: (i + 0.5) / scale,
     "tf_crop_and_resize": lambda i, n, m, scale, lo, hi: (
-        lo * (n - 1) + i * (hi - lo) * (n - 1) / (math.floor(m) - 1)
-        if math.floor(m) > 1
-        else i * 0.0 + 0.5 * (lo + hi) * (n - 1)
+        (n - 1) * (lo + i * (hi - lo) / (math.floor(m) - 1) if math.floor(m) > 1 else i * 0 + (lo + hi) / 2)
     ),
 }
 """The place in the source of element ``i`` of the result, by the coordinate transformation mode.
@@ -108,54 +104,51 @@ def _find_sizes(
 
 
 @OPS.define("Resize")
-def resize_image(
-    x: Value,
-    *inputs: Value,
-    axes: Any = None,
-    coordinate_transformation_mode: str = "half_pixel",
-    nearest_mode: str = "round_prefer_floor",
-    keep_aspect_ratio_policy: str = "stretch",
-    extrapolation_value: float = 0.0,
-    opset: int = 13,
-    **given: Any,
-) -> Value:
+def resize_image(x: Value, *inputs: Value, axes: Any = None, opset: int = 13, **given: Any) -> Value:
     """Return ``x`` resized along ``axes``, by scales or to sizes."""
+    keys = {
+        "mode": "nearest", "antialias": 0, "exclude_outside": 0, "cubic_coeff_a": -0.75, "extrapolation_value": 0.0,
+        "nearest_mode": "round_prefer_floor", "coordinate_transformation_mode": "half_pixel",
+        "keep_aspect_ratio_policy": "stretch", **given,
+    }  # fmt: skip
     if opset < 11:
-        inputs, coordinate_transformation_mode, nearest_mode = (None, *inputs), "asymmetric", "floor"
+        inputs = (None, *inputs)
+        keys |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     roi, scales, sizes = (*inputs, None, None, None)[:3]
-    keys = {"mode": "nearest", "antialias": 0, "exclude_outside": 0, "cubic_coeff_a": -0.75, **given}
-    where = list_axes(np.asarray(axes), np.ndim(x)) if axes is not None else tuple(range(np.ndim(x)))
-    wanted, factors, exact = _find_sizes([np.shape(x)[axis] for axis in where], scales, sizes, keep_aspect_ratio_policy)
-    crops = coordinate_transformation_mode == "tf_crop_and_resize"
-    regions = read_array(roi).reshape(2, -1).astype(float) if crops else np.array([[0.0], [1.0]]).repeat(len(where), 1)
+    where = tuple(range(np.ndim(x))) if axes is None else list_axes(axes, np.ndim(x))
+    shape = [np.shape(x)[axis] for axis in where]
+    wanted, factors, exact = _find_sizes(shape, scales, sizes, keys["keep_aspect_ratio_policy"])
+    crops = keys["coordinate_transformation_mode"] == "tf_crop_and_resize"
+    regions = read_array(roi).reshape(2, -1).T.astype(float) if crops else [(0.0, 1.0)] * len(where)
     result = jnp.asarray(x)
     for number, axis in enumerate(where):
-        size = np.shape(x)[axis]
-        if wanted[number] == size and factors[number] == 1 and not crops:
+        size, factor = shape[number], factors[number]
+        if wanted[number] == size and factor == 1 and not crops:
             continue
-        places = _SOURCES[coordinate_transformation_mode](
-            np.arange(wanted[number], dtype=float), size, exact[number], factors[number], *regions[:, number]
+        places = _SOURCES[keys["coordinate_transformation_mode"]](
+            np.arange(wanted[number], dtype=float), size, exact[number], factor, *regions[number]
         )
-        if keys["mode"] == "nearest":
-            chosen = np.clip(_ROUNDINGS[nearest_mode](places), 0, size - 1).astype(int)
-            result = jnp.take(result, chosen, axis)
-        else:
-            matrix = _make_weights(places, size, factors[number], keys)
-            kind = result.dtype if jnp.issubdtype(result.dtype, jnp.floating) else np.float64
-            mixed = jnp.tensordot(result.astype(kind), matrix.astype(kind), ([axis], [1]))
-            mixed = mixed if kind == result.dtype else jnp.trunc(mixed).astype(result.dtype)
-            result = jnp.moveaxis(mixed, -1, axis)
+        result = _resize_axis(result, axis, places, factor, keys)
         if crops:
-            outside = ((places < 0) | (places > size - 1)).reshape([-1 if d == axis else 1 for d in range(np.ndim(x))])
-            result = jnp.where(outside, np.asarray(extrapolation_value, x.dtype), result)
+            outside = spread_channels((places < 0) | (places > size - 1), np.ndim(x), axis)
+            result = jnp.where(outside, np.asarray(keys["extrapolation_value"], x.dtype), result)
     return result
 
 
+def _resize_axis(x: Value, axis: int, places: Any, factor: float, keys: dict[str, Any]) -> Value:
+    """Return ``x`` read at fractional ``places`` along ``axis``."""
+    if keys["mode"] == "nearest":
+        return jnp.take(x, np.clip(_ROUNDINGS[keys["nearest_mode"]](places), 0, x.shape[axis] - 1).astype(int), axis)
+    matrix = _make_weights(places, x.shape[axis], factor, keys)
+    kind = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else np.float64
+    mixed = jnp.tensordot(x.astype(kind), matrix.astype(kind), ([axis], [1]))
+    return jnp.moveaxis(mixed if kind == x.dtype else jnp.trunc(mixed).astype(x.dtype), -1, axis)
+
+
 @OPS.define("Upsample")
-def upsample_image(x: Value, scales_input: Value = None, *, mode: str = "nearest", scales: Any = None) -> Value:
+def upsample_image(x: Value, wanted: Value = None, *, mode: str = "nearest", scales: Any = None) -> Value:
     """Return ``x`` made larger by factors."""
-    factors = scales_input if scales_input is not None else np.asarray(scales, np.float32)
-    return resize_image(x, None, factors, coordinate_transformation_mode="asymmetric", nearest_mode="floor", mode=mode)
+    return resize_image(x, np.asarray(scales, np.float32) if wanted is None else wanted, mode=mode, opset=10)
 
 
 def _reflect(places: Value, low: float, high: float) -> Value:
@@ -173,20 +166,17 @@ def sample_grid(
 ) -> Value:
     """Return ``x`` [n, c, *spatial] at the places of ``grid`` [n, *out, d], each from -1 to 1, in reverse order."""
     x, grid = jnp.asarray(x), jnp.asarray(grid)
-    sizes = x.shape[2:]
-    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
+    mode = mode.removeprefix("bi")
     taps: list[list[tuple[Any, Any, Any]]] = []
-    for number, size in enumerate(sizes):
-        g = grid[..., len(sizes) - 1 - number]
+    for number, size in enumerate(x.shape[2:]):
+        g = grid[..., x.ndim - 3 - number]
         places = (g + 1) / 2 * (size - 1) if align_corners else ((g + 1) * size - 1) / 2
-        low, high = (0.0, size - 1.0) if align_corners else (-0.5, size - 0.5)
+        bounds = (0.0, size - 1.0) if align_corners else (-0.5, size - 0.5)
         if padding_mode == "border" and mode != "cubic":
             places = jnp.clip(places, 0, size - 1)
         elif padding_mode == "reflection" and mode != "cubic":
-            places = _reflect(places, low, high)
-        taps.append(
-            [_read_tap(tap, weight, size, padding_mode, (low, high)) for tap, weight in _list_taps(places, mode)]
-        )
+            places = _reflect(places, *bounds)
+        taps.append([_read_tap(tap, weight, size, padding_mode, bounds) for tap, weight in _list_taps(places, mode)])
     result: Any = 0
     batch = jnp.arange(x.shape[0]).reshape(-1, *[1] * (grid.ndim - 2))
     channels_last = jnp.moveaxis(x, 1, -1)
@@ -220,56 +210,28 @@ def _read_tap(
 
 
 @OPS.define("RoiAlign")
-def align_regions(
-    x: Value,
-    rois: Value,
-    batches: Value,
-    *,
-    mode: str = "avg",
-    output_height: int = 1,
-    output_width: int = 1,
-    sampling_ratio: int = 0,
-    spatial_scale: float = 1.0,
-    coordinate_transformation_mode: str = "half_pixel",
-    opset: int = 16,
-) -> Value:
+def align_regions(x: Value, rois: Value, batches: Value, *, opset: int = 16, **keys: Any) -> Value:
     """Return the mean, or the largest, of samples in each cell of each region [x1, y1, x2, y2] of interest."""
-    half = coordinate_transformation_mode == "half_pixel" and opset >= 16
-    images = jnp.asarray(x)[jnp.asarray(batches)]
-    corners = jnp.asarray(rois) * spatial_scale - (0.5 if half else 0.0)
+    half = keys.get("coordinate_transformation_mode", "half_pixel") == "half_pixel" and opset >= 16
+    ratio, sides = keys.get("sampling_ratio", 0), [keys.get(f"output_{side}", 1) for side in ("height", "width")]
+    corners = jnp.asarray(rois) * keys.get("spatial_scale", 1.0) - (0.5 if half else 0.0)
     axes = []
-    for first, last, cells, size in (
-        (corners[:, 1], corners[:, 3], output_height, np.shape(x)[2]),
-        (corners[:, 0], corners[:, 2], output_width, np.shape(x)[3]),
-    ):
-        length = last - first if half else jnp.maximum(last - first, 1.0)
-        cell = length / cells
-        limit = sampling_ratio or max(-(-size // cells), 1)
-        count = jnp.full_like(cell, sampling_ratio) if sampling_ratio else jnp.clip(jnp.ceil(cell), 1, limit)
-        numbers = jnp.arange(limit)
-        offsets = (numbers + 0.5) * (cell / count)[:, None]
+    for number, (cells, size) in enumerate(zip(sides, np.shape(x)[2:], strict=True)):
+        first, last = corners[:, 1 - number], corners[:, 3 - number]
+        cell = (last - first if half else jnp.maximum(last - first, 1.0)) / cells
+        limit = ratio or max(-(-size // cells), 1)
+        count = jnp.full_like(cell, ratio) if ratio else jnp.clip(jnp.ceil(cell), 1, limit)
+        offsets = (jnp.arange(limit) + 0.5) * (cell / count)[:, None]
         places = first[:, None, None] + jnp.arange(cells)[:, None] * cell[:, None, None] + offsets[:, None]
-        used = jnp.broadcast_to(numbers < count[:, None, None], places.shape)
-        inside = (places >= -1) & (places <= size)
-        axes.append((jnp.clip(places, 0, size - 1), used, inside, size, count))
-    (rows, used_rows, rows_inside, height, n_rows), (columns, used_columns, columns_inside, width, n_columns) = axes
-    sample = [(0, 0), (0, 1), (1, 0), (1, 1)]
-    parts = []
-    for down, right in sample:
-        top, left = jnp.floor(rows), jnp.floor(columns)
-        by_row, by_column = (rows - top if down else 1 - rows + top), (columns - left if right else 1 - columns + left)
-        y, z = (jnp.clip(top + down, 0, height - 1), jnp.clip(left + right, 0, width - 1))
-        number = jnp.arange(images.shape[0])[:, None, None, None, None]
-        picked = jnp.moveaxis(images, 1, -1)[
-            number, y.astype(np.int64)[:, :, None, :, None], z.astype(np.int64)[:, None, :, None, :]
-        ]
-        weight = by_row[:, :, None, :, None] * by_column[:, None, :, None, :]
-        inside = rows_inside[:, :, None, :, None] & columns_inside[:, None, :, None, :]
-        parts.append(picked * jnp.where(inside, weight, 0)[..., None].astype(x.dtype))
-    used = (used_rows[:, :, None, :, None] & used_columns[:, None, :, None, :])[..., None]
-    if mode == "max":
-        values = jnp.where(used, jnp.max(jnp.stack(parts), 0), -np.inf).max((3, 4))
-    else:
-        total = jnp.where(used, sum(parts), 0).sum((3, 4))
-        values = total / jnp.maximum(n_rows * n_columns, 1)[:, None, None, None]
-    return jnp.moveaxis(values, -1, 1).astype(x.dtype)
+        used = jnp.broadcast_to(jnp.arange(limit) < count[:, None, None], places.shape)
+        values = (jnp.clip(places, 0, size - 1), used, (places >= -1) & (places <= size))
+        # [regions, cells of rows, cells of columns, samples of rows, samples of columns]
+        axes.append([*(jnp.expand_dims(value, (2, 4) if number == 0 else (1, 3)) for value in values), count])
+    (rows, used_rows, rows_inside, n_rows), (columns, used_columns, columns_inside, n_columns) = axes
+    parts = read_corners(jnp.asarray(x)[jnp.asarray(batches)], *jnp.broadcast_arrays(rows, columns))
+    parts = [jnp.where((rows_inside & columns_inside)[:, None], part, 0) for part in parts]
+    used = (used_rows & used_columns)[:, None]
+    if keys.get("mode", "avg") == "max":
+        return jnp.where(used, functools.reduce(jnp.maximum, parts), -np.inf).max((4, 5)).astype(x.dtype)
+    total = jnp.where(used, sum(parts), 0).sum((4, 5))
+    return (total / jnp.maximum(n_rows * n_columns, 1)[:, None, None, None]).astype(x.dtype)

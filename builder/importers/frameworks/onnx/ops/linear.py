@@ -7,16 +7,22 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from builder.importers.frameworks.graph_values import Value
+from builder.importers.frameworks.graph_values import Value, spread_channels
 from builder.importers.frameworks.operator_table import OperatorTable
 
 OPS = OperatorTable()
+OPS.enter_all(
+    {
+        "Det": jnp.linalg.det,
+        "Einsum": lambda *inputs, equation: jnp.einsum(equation.replace(" ", ""), *inputs),
+        "MatMul": jnp.matmul,
+    }
+)
 
 
-@OPS.define("MatMul")
-def multiply_matrices(a: Value, b: Value) -> Value:
-    """Return the product of matrices, with leading dimensions broadcast."""
-    return jnp.matmul(a, b)
+def scale_by(x: Value, factor: float) -> Value:
+    """Return ``x`` times a number."""
+    return x if factor == 1 else x * np.asarray(factor, x.dtype)
 
 
 @OPS.define("Gemm")
@@ -24,34 +30,16 @@ def multiply_and_add(
     a: Value, b: Value, c: Value = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0
 ) -> Value:
     """Return alpha a b + beta c, with matrices that may be transposed."""
-    product = jnp.matmul(jnp.transpose(a) if transA else a, jnp.transpose(b) if transB else b)
-    product = product if alpha == 1 else product * np.asarray(alpha, product.dtype)
-    if c is None:
-        return product
-    return product + (c if beta == 1 else c * np.asarray(beta, product.dtype))
-
-
-@OPS.define("Einsum")
-def sum_products(*inputs: Value, equation: str) -> Value:
-    """Return the sum of products that ``equation`` describes."""
-    return jnp.einsum(equation.replace(" ", ""), *inputs)
-
-
-@OPS.define("Det")
-def find_determinant(x: Value) -> Value:
-    """Return the determinant of each matrix."""
-    return jnp.linalg.det(x)
+    product = scale_by(jnp.matmul(jnp.transpose(a) if transA else a, jnp.transpose(b) if transB else b), alpha)
+    return product if c is None else product + scale_by(c, beta)
 
 
 def subtract_zero_point(x: Value, zero: Value, axis: int) -> Value:
     """Return 8-bit integers less their zero points, one for all or one for each index of ``axis``, as int32."""
-    x = jnp.asarray(x).astype(np.int32)
-    if zero is None:
-        return x
-    zero = jnp.asarray(zero).astype(np.int32)
-    if zero.ndim == 1 and zero.size > 1:
-        zero = jnp.expand_dims(zero, -1 if axis == -2 else 0)
-    return x - (zero if zero.ndim > 1 else zero.reshape(()) if zero.size == 1 else zero)
+    x, zero = jnp.asarray(x).astype(np.int32), jnp.asarray(0 if zero is None else zero).astype(np.int32)
+    if zero.size == 1:
+        return x - zero.reshape(())
+    return x - (spread_channels(zero, x.ndim, axis) if zero.ndim == 1 else zero)
 
 
 @OPS.define("MatMulInteger")
@@ -66,20 +54,11 @@ def split_heads(x: Value, heads: int) -> Value:
 
 
 @OPS.define("RotaryEmbedding")
-def rotate_positions(
-    x: Value,
-    cosines: Value,
-    sines: Value,
-    positions: Value = None,
-    *,
-    interleaved: int = 0,
-    num_heads: int = 0,
-    rotary_embedding_dim: int = 0,
-) -> Value:
+def rotate_positions(x: Value, cosines: Value, sines: Value, positions: Value = None, **keys: Any) -> Value:
     """Return heads [n, heads, t, d] or [n, t, heads × d] with pairs of elements rotated by position."""
-    shape = np.shape(x)
-    heads = x if len(shape) == 4 else split_heads(x, num_heads)
-    size = rotary_embedding_dim or heads.shape[-1]
+    shape, interleaved = np.shape(x), keys.get("interleaved")
+    heads = x if len(shape) == 4 else split_heads(x, keys.get("num_heads", 0))
+    size = keys.get("rotary_embedding_dim") or heads.shape[-1]
     rotated, rest = heads[..., :size], heads[..., size:]
     if positions is not None:
         cosines, sines = (jnp.take(table, positions, 0, mode="clip") for table in (cosines, sines))

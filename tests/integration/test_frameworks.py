@@ -97,10 +97,11 @@ def onnx_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("name", "error"), [("beside", 1e-5), ("half", 2e-3)])
+@pytest.mark.parametrize(("name", "error"), [("beside", 1e-5), ("half", 2e-3), ("qdq", 0), ("qoperator", 0)])
 def test_a_network_of_onnx(
     onnx_models: Path, name: str, error: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Integers of 8 bits are summed exactly, so that quantised ones answer to the last bit."""
     assert_builds(onnx_models / f"{name}.onnx", tmp_path, monkeypatch, error)
 
 
@@ -138,6 +139,7 @@ def test_images_for_a_network_with_channels_first(
         ("pytorch", "torch_index_cases.py", "17 of 17 agree\n"),
         ("jax", "one_hot_cases.py", "8 run\n"),
         ("onnx", "onnx_operator_cases.py", "42 of 42 agree\n"),
+        ("onnx", "quantised_pattern_cases.py", "12 run\n"),
         ("tflite", "tflite_state_cases.py", "3 of 3 agree\n"),
         ("tflite", "tflite_integer_cases.py", "277 of 277 agree\n"),
     ],
@@ -146,6 +148,7 @@ def test_images_for_a_network_with_channels_first(
         "indices of tables",
         "one-hot encodings",
         "operators of com.microsoft",
+        "patterns of quantised layers",
         "states",
         "quantised operators",
     ],

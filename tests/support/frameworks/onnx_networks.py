@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import helper, numpy_helper
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
 RANDOM = np.random.default_rng(0)
 OPSETS = [helper.make_opsetid("", 17)]
@@ -55,11 +56,31 @@ def make_convolutions(dtype: Any) -> Any:
 def write(folder: Path, name: str, model: Any, feeds: dict[str, Any], **options: Any) -> None:
     """Write the model and what ONNX Runtime answers; an input or output of 16 bits is recorded as float32."""
     onnx.save(model, folder / f"{name}.onnx", **options)
-    answers = onnxruntime.InferenceSession(str(folder / f"{name}.onnx")).run(None, feeds)
+    record(folder, name, feeds)
+
+
+def record(folder: Path, name: str, feeds: dict[str, Any]) -> None:
+    """Write what ONNX Runtime answers to ``feeds``, without operators of its own in place of the model's."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    answers = onnxruntime.InferenceSession(str(folder / f"{name}.onnx"), options).run(None, feeds)
     arrays = {f"feed_{i}": value for i, value in enumerate(feeds.values())}
     arrays |= {f"fetch_{i}": value for i, value in enumerate(answers)}
     wide = {key: a.astype(np.float32) if a.dtype == np.float16 else a for key, a in arrays.items()}
     np.savez(folder / f"{name}.npz", **wide)
+
+
+class Images(CalibrationDataReader):
+    """Random images, by which ONNX Runtime's quantiser finds ranges."""
+
+    def __init__(self) -> None:
+        """Draw eight images."""
+        self._images = iter(RANDOM.standard_normal((8, 1, 3, 16, 16)).astype(np.float32))
+
+    def get_next(self) -> dict[str, Any] | None:
+        """Return the next image, or None."""
+        image = next(self._images, None)
+        return None if image is None else {"x": image}
 
 
 def main(folder: Path) -> None:
@@ -67,6 +88,10 @@ def main(folder: Path) -> None:
     image = RANDOM.standard_normal((1, 3, 16, 16)).astype(np.float32)
     beside = {"save_as_external_data": True, "location": "beside.data", "size_threshold": 0}
     write(folder, "beside", make_convolutions(np.float32), {"x": image}, **beside)
+    for name, form in (("qdq", QuantFormat.QDQ), ("qoperator", QuantFormat.QOperator)):
+        paths = folder / "beside.onnx", folder / f"{name}.onnx"
+        quantize_static(*paths, Images(), quant_format=form, activation_type=QuantType.QUInt8, per_channel=True)
+        record(folder, name, {"x": image})
     write(folder, "half", make_convolutions(np.float16), {"x": image.astype(np.float16)})
 
 

@@ -24,6 +24,7 @@ from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
 from builder.importers.frameworks.graph_values import Value, is_known, read_array
 from builder.importers.frameworks.onnx.ops import OPERATORS
+from builder.importers.frameworks.onnx.quantised_patterns import join_quantised
 
 _MAX_DEPTH = 64
 _SIZED_BY_VALUES = {"Compress", "MelWeightMatrix", "NonMaxSuppression", "NonZero", "Range", "Unique"}
@@ -69,7 +70,7 @@ class GraphRunner:
             scope.setdefault(tensor.name, read_tensor(tensor))
         if graph.sparse_initializer:
             raise ImportModelError("The graph has sparse initializers: convert them to dense ones.")
-        self.run_nodes(graph.node, scope)
+        self.run_nodes(join_quantised(graph), scope)
 
     def run_nodes(self, nodes: Sequence[NodeProto], scope: dict[str, Value]) -> None:
         """Add the values of ``nodes`` to ``scope``. Raises ImportModelError that names the node at fault."""

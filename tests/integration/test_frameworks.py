@@ -137,6 +137,7 @@ def test_images_for_a_network_with_channels_first(
     [
         ("pytorch", "torch_operator_cases.py", "49 runs\n"),
         ("pytorch", "torch_index_cases.py", "17 of 17 agree\n"),
+        ("tflite", "tflite_damaged_cases.py", "682 of 682 open or are refused\n"),
         ("jax", "one_hot_cases.py", "8 run\n"),
         ("onnx", "onnx_operator_cases.py", "42 of 42 agree\n"),
         ("onnx", "quantised_pattern_cases.py", "12 run\n"),
@@ -146,6 +147,7 @@ def test_images_for_a_network_with_channels_first(
     ids=[
         "operators that torchax lacks",
         "indices of tables",
+        "damaged files",
         "one-hot encodings",
         "operators of com.microsoft",
         "patterns of quantised layers",
@@ -171,6 +173,13 @@ def exchanged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [python, NETWORKS / "exchange_networks.py", folder]
     subprocess.run(command, check=True, timeout=600, env=os.environ | {"PYTHONPATH": str(ROOT)})
     return folder
+
+
+def test_operators_that_are_not_read_are_listed(exchanged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(exchanged / "unsupported.tflite")]) == ImportModelError.exit_code
+    said = capsys.readouterr().err
+    assert "OurOwn, RANDOM_UNIFORM (it draws random numbers)" in said
+    assert "coldforge docs tflite" in said
 
 
 @pytest.mark.parametrize("form", ["tflite", "onnx"])

@@ -2,7 +2,7 @@
 
 ``signatures.tflite`` has two signatures, ``encode`` and ``decode``; a file ``signatures-NAME.npz`` for each has an
 input and the answer. ``row.tflite`` and ``row.onnx`` are made for a batch of 1, so that they mix the rows of any other.
-It runs in the environment of ONNX's and LiteRT's models.
+``unsupported.tflite`` has two operators that are not read. It runs in the environment of ONNX's and LiteRT's models.
 """
 
 from __future__ import annotations
@@ -46,6 +46,17 @@ def make_tflite_row() -> bytes:
     return write_model(FileGraph(tensors, operators, [0], [5]))
 
 
+def make_unsupported() -> bytes:
+    """A custom operator and random numbers."""
+    operators = [
+        FileOperator("OurOwn", [0], [1], b""),
+        FileOperator("RANDOM_UNIFORM", [2], [3], make_options("RandomOptions")),
+        FileOperator("ADD", [1, 3], [4], make_options("AddOptions")),
+    ]
+    tensors = [FileTensor((2,)), FileTensor((2,)), constant([2], np.int32), FileTensor((2,)), FileTensor((2,))]
+    return write_model(FileGraph(tensors, operators, [0], [4]))
+
+
 def make_onnx_row() -> bytes:
     """The same in ONNX."""
     nodes = [
@@ -65,6 +76,7 @@ def main(folder: Path) -> None:
     data = write_model(make_dense("encode", kernel), make_dense("decode", kernel.T.copy()))
     (folder / "signatures.tflite").write_bytes(data)
     (folder / "row.tflite").write_bytes(make_tflite_row())
+    (folder / "unsupported.tflite").write_bytes(make_unsupported())
     (folder / "row.onnx").write_bytes(make_onnx_row())
     interpreter = Interpreter(model_content=data)
     for name, size in (("encode", 6), ("decode", 3)):

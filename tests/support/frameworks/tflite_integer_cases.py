@@ -19,7 +19,7 @@ import jax
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from builder.importers.frameworks.tflite.tflite_graph import read_graph
+from builder.importers.frameworks.tflite.tflite_file import read_file
 from tests.support.frameworks.tflite_files import FileTensor, constant, make_options, run_interpreter, write_operator
 
 TURNS = 2
@@ -401,7 +401,7 @@ def compare_case(make: Callable[[], Case]) -> str:
     data = write_operator(name, inputs, [output], options, version)
     feeds = [make_feed(tensor) for tensor in inputs if tensor is not None and tensor.data is None]
     (wanted,) = run_interpreter(data, feeds)
-    graph, _ = read_graph(data, name)
+    graph = read_file(data, name).graph
     ours = np.asarray(jax.jit(lambda *values: graph.run(values, {}))(*feeds)[0])
     if (ours.dtype, ours.shape) != (wanted.dtype, wanted.shape):
         return f"{ours.dtype}{list(ours.shape)} instead of {wanted.dtype}{list(wanted.shape)}"

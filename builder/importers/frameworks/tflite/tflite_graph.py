@@ -15,7 +15,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from ai_edge_litert import schema_py_generated as schema
 
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
@@ -23,11 +22,10 @@ from builder.importers.frameworks.graph_values import is_known
 from builder.importers.frameworks.tflite.integers import find_integer_operator
 from builder.importers.frameworks.tflite.integers.integer_moves import MOVES, has_one_grid
 from builder.importers.frameworks.tflite.ops import OPERATORS, REFUSED
-from builder.importers.frameworks.tflite.tflite_tensors import Tensor, read_tensor
-
-_OPERATOR_NAMES = {number: name for name, number in vars(schema.BuiltinOperator).items() if isinstance(number, int)}
+from builder.importers.frameworks.tflite.tflite_tensors import Tensor
 
 _VARIABLE_OPERATORS = ("READ_VARIABLE", "ASSIGN_VARIABLE")
+_READ = {"CALL_ONCE", "VAR_HANDLE", *_VARIABLE_OPERATORS, *(name for _, name in OPERATORS)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,18 +68,23 @@ class TfliteGraph:
             except ImportModelError:
                 raise
             except Exception as error:
-                raise ImportModelError(
-                    f"{operator.name}, which makes {graph.tensors[operator.outputs[0]].name!r}: {describe_error(error)}"
-                ) from error
+                makes = "".join(f", which makes {graph.tensors[i].name!r}" for i in operator.outputs[:1])
+                raise ImportModelError(f"{operator.name}{makes}: {describe_error(error)}") from error
             values |= dict(zip(operator.outputs, results, strict=False))
         return [values[i] for i in graph.outputs]
+
+    def list_unsupported(self) -> dict[str, str]:
+        """Return the names of the operators that cannot be read, with the reason ("" if there is no special one)."""
+        names = sorted({operator.name for graph in self.subgraphs for operator in graph.operators} - _READ)
+        return {name: REFUSED.get(name, "") for name in names}
 
     def read_variables(self, number: int) -> dict[str, Any]:
         """Return the values that variables have before the first run of subgraph ``number``, by name."""
         variables: dict[str, Any] = {}
         for operator in self.subgraphs[number].operators:
             if operator.name == "CALL_ONCE":
-                self.run((), variables, operator.options.initSubgraphIndex)
+                for once in list_subgraphs(operator.options):
+                    self.run((), variables, once)
         return variables
 
     def list_written(self, number: int) -> set[str]:
@@ -89,8 +92,9 @@ class TfliteGraph:
         operators = self.subgraphs[number].operators
         if any(self._have_variables(_list_called(item), ("ASSIGN_VARIABLE",)) for item in operators):
             return set(self.read_variables(number))
-        handles = {item.outputs[0]: _name_variable(item) for item in operators if item.name == "VAR_HANDLE"}
-        return {handles[item.inputs[0]] for item in operators if item.name == "ASSIGN_VARIABLE"}
+        handles = {i: _name_variable(item) for item in operators if item.name == "VAR_HANDLE" for i in item.outputs}
+        written = {handles.get(i) for item in operators if item.name == "ASSIGN_VARIABLE" for i in item.inputs[:1]}
+        return {name for name in written if name is not None}
 
     def _have_variables(self, numbers: Sequence[int], names: Sequence[str]) -> bool:
         """Say whether operators of these names are in subgraphs, or in those that these call."""
@@ -109,6 +113,8 @@ class TfliteGraph:
             case "VAR_HANDLE":
                 return [_name_variable(operator)]
             case "READ_VARIABLE":
+                if stored[0] not in variables:
+                    raise ImportModelError(f"The model reads the variable {stored[0]!r} before it has a value.")
                 return [variables[str(stored[0])]]
             case "ASSIGN_VARIABLE":
                 variables[str(stored[0])] = stored[1]
@@ -141,10 +147,7 @@ class TfliteGraph:
         integer = find_integer_operator(operator.name, inputs, outputs)
         if integer is not None:
             return [integer(operator.options, inputs, outputs[0], *stored)]
-        entry = OPERATORS.get(("", operator.name))
-        if entry is None:
-            reason = REFUSED.get(operator.name, "it is not supported; `coldforge docs tflite` says which are")
-            raise ImportModelError(f"The operator {operator.name} cannot be read: {reason}.")
+        entry = OPERATORS["", operator.name]
         context = {"outputs": outputs, "run": run}
         keys = {name: context[name] for name in entry.context}
         if "run" in keys:
@@ -160,13 +163,18 @@ class TfliteGraph:
 
 
 def _name_variable(handle: TfliteOperator) -> str:
-    return str((handle.options.sharedName or b"").decode())
+    return str((getattr(handle.options, "sharedName", None) or b"").decode(errors="replace"))
+
+
+def list_subgraphs(options: Any) -> list[int]:
+    """Return the numbers of the subgraphs that the options of an operator name."""
+    keys = [key for key in getattr(options, "__dict__", {}) if "SubgraphInd" in key]
+    return [int(number) for key in keys for number in np.atleast_1d(getattr(options, key))]
 
 
 def _list_called(operator: TfliteOperator) -> list[int]:
-    """Return the numbers of the subgraphs that are part of an operator."""
-    options = getattr(operator.options, "__dict__", {}) if operator.name != "CALL_ONCE" else {}
-    return [int(number) for key, value in options.items() if "SubgraphInd" in key for number in np.atleast_1d(value)]
+    """Return the numbers of the subgraphs that are part of an operator; CALL_ONCE only has one run before."""
+    return list_subgraphs(operator.options) if operator.name != "CALL_ONCE" else []
 
 
 def _list(result: Any) -> Sequence[Any]:
@@ -178,30 +186,3 @@ def _cast(value: Any, tensor: Tensor) -> Any:
     if tensor.is_quantised or tensor.dtype is None or value.dtype == tensor.dtype:
         return value
     return value.astype(tensor.dtype)
-
-
-def read_graph(data: bytes, file: str) -> tuple[TfliteGraph, Any]:
-    """Return the graph in ``data`` and the object of the schema. Raises ImportModelError."""
-    if data[4:8] != b"TFL3":
-        raise ImportModelError(f"{file} is not a TensorFlow Lite model: its identifier TFL3 is missing.")
-    try:
-        model = schema.ModelT.InitFromPackedBuf(data, 0)
-        subgraphs = tuple(_read_subgraph(model, item) for item in model.subgraphs)
-    except ImportModelError:
-        raise
-    except Exception as error:  # A damaged flatbuffer fails in many ways.
-        raise ImportModelError(f"{file} is not a valid TensorFlow Lite model: {describe_error(error)}") from error
-    return TfliteGraph(subgraphs), model
-
-
-def _read_subgraph(model: Any, graph: Any) -> TfliteSubgraph:
-    operators = []
-    for item in graph.operators if graph.operators is not None else ():
-        code = model.operatorCodes[item.opcodeIndex]
-        name = _OPERATOR_NAMES[max(code.builtinCode, code.deprecatedBuiltinCode)]
-        name = (code.customCode or b"").decode() if name == "CUSTOM" else name
-        options = item.builtinOptions if item.builtinOptions is not None else item.builtinOptions2
-        options = item.customOptions if options is None else options
-        operators.append(TfliteOperator(name, options, tuple(map(int, item.inputs)), tuple(map(int, item.outputs))))
-    tensors = tuple(read_tensor(model, tensor) for tensor in graph.tensors)
-    return TfliteSubgraph(tensors, tuple(operators), tuple(map(int, graph.inputs)), tuple(map(int, graph.outputs)))

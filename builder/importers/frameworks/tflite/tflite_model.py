@@ -13,14 +13,12 @@ from ai_edge_litert.interpreter import Interpreter
 from builder.base.arrays import Array
 from builder.base.errors import ImportModelError
 from builder.importers.frameworks.framework_model import FrameworkModel, find_endings
-from builder.importers.frameworks.tflite.tflite_graph import TfliteSubgraph, read_graph
+from builder.importers.frameworks.tflite.tflite_file import Port, TfliteSignature, read_file
+from builder.importers.frameworks.tflite.tflite_graph import TfliteSubgraph
 from builder.importers.loaded import choose_signature, make_names_unique
 from builder.importers.ports import GraphFacts, ModelPorts, PortInfo
 
 _ENDINGS = {"LOGISTIC": "Sigmoid", "SOFTMAX": "Softmax", "LOG_SOFTMAX": "LogSoftmax"}
-
-Port = tuple[str, int]
-"""The name of an input or output, and the number of its tensor."""
 
 
 def open_tflite(path: Path, signature: str | None = None) -> FrameworkModel:
@@ -30,16 +28,14 @@ def open_tflite(path: Path, signature: str | None = None) -> FrameworkModel:
     a file that is not a .tflite model, or has no such signature.
     """
     data = path.read_bytes()
-    graph, model = read_graph(data, path.name)
-    signatures = {item.signatureKey.decode(): item for item in model.signatureDefs or []}
-    names = [name for name, item in signatures.items() if item.subgraphIndex == 0]
-    if signature is not None or names:
-        signature = choose_signature(signature or names[0], tuple(signatures), path)
-    chosen = signatures[signature] if signature is not None else None
-    number = chosen.subgraphIndex if chosen else 0
+    file = read_file(data, path.name)
+    graph, there = file.graph, tuple(file.signatures)
+    if signature is None:
+        signature = next((name for name in there if file.signatures[name].number == 0), None)
+    named = file.signatures[choose_signature(signature, there, path)] if signature is not None else None
+    entry = named or _name_tensors(graph.subgraphs[0])
+    number, feeds, fetches = entry.number, entry.feeds, entry.fetches
     main = graph.subgraphs[number]
-    feeds = _list_ports(main, main.inputs, chosen.inputs or () if chosen else None)
-    fetches = _list_ports(main, main.outputs, chosen.outputs or () if chosen else None)
     first, written = graph.read_variables(number), sorted(graph.list_written(number))
 
     def run(*values: Any) -> list[Any]:
@@ -55,7 +51,7 @@ def open_tflite(path: Path, signature: str | None = None) -> FrameworkModel:
     def answer(values: Sequence[Array]) -> list[Array]:
         interpreter = open_interpreter()  # It keeps the states.
         interpreter.reset_all_variables()  # Recurrent layers begin anew.
-        if chosen:
+        if named:
             results = interpreter.get_signature_runner(signature)(**dict(zip(dict(feeds), values, strict=True)))
             return [results[name] for name, _ in fetches]
         for (_, i), value in zip(feeds, values, strict=True):
@@ -70,9 +66,9 @@ def open_tflite(path: Path, signature: str | None = None) -> FrameworkModel:
         _describe_ports(main, feeds),
         _describe_ports(main, fetches),
         signature,
-        tuple(signatures),
+        there,
         _find_endings(main, fetches),
-        origin=(model.description or b"").decode(errors="replace"),
+        origin=file.description,
     )
     states = dict(zip(make_names_unique(written), map(first.__getitem__, written), strict=True))
     return FrameworkModel(ports, lambda: run, answer, states=states)
@@ -87,14 +83,10 @@ def _find_endings(graph: TfliteSubgraph, fetches: Sequence[Port]) -> GraphFacts:
     return find_endings(dict(fetches), makers, {"DEQUANTIZE", "QUANTIZE", "RESHAPE", "CAST", "SQUEEZE"})
 
 
-def _list_ports(graph: TfliteSubgraph, numbers: Sequence[int], items: Sequence[Any] | None) -> list[Port]:
-    """Return tensors in the order of ``numbers``, named as ``items`` of a signature, or as they are without one."""
-    if items is None:
-        return [(graph.tensors[i].name, i) for i in numbers]
-    named = [(item.name.decode(), int(item.tensorIndex)) for item in items]
-    if {i for _, i in named} != set(numbers):
-        raise ImportModelError("The model's signature does not name its inputs and outputs: convert the model anew.")
-    return sorted(named, key=lambda port: numbers.index(port[1]))
+def _name_tensors(graph: TfliteSubgraph) -> TfliteSignature:
+    """Return a signature of the first subgraph with the tensors' own names."""
+    sides = (tuple((graph.tensors[i].name, i) for i in numbers) for numbers in (graph.inputs, graph.outputs))
+    return TfliteSignature(0, *sides)
 
 
 def _describe_ports(graph: TfliteSubgraph, ports: Sequence[Port]) -> tuple[PortInfo, ...]:

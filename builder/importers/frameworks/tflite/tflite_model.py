@@ -46,7 +46,9 @@ def open_tflite(path: Path, signature: str | None = None) -> FrameworkModel:
 
     @functools.cache
     def open_interpreter() -> Interpreter:
-        return Interpreter(model_content=data, num_threads=1)
+        interpreter = Interpreter(model_content=data, num_threads=1)
+        interpreter.allocate_tensors()  # Variables have memory from now on.
+        return interpreter
 
     def answer(values: Sequence[Array]) -> list[Array]:
         interpreter = open_interpreter()  # It keeps the states.

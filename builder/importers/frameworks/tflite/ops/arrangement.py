@@ -40,7 +40,10 @@ OPS.enter("RANGE", lambda _, *bounds: np.arange(*(read_array(value).reshape(()) 
 OPS.enter("REVERSE_V2", lambda _, x, axes: jnp.flip(x, list_axes(axes, np.ndim(x))))
 
 
-OPS.enter("RESHAPE", lambda options, x, shape=None: jnp.reshape(x, read_ints(_first(shape, options.newShape))))
+OPS.enter(
+    "RESHAPE",
+    lambda options, x, shape=None: jnp.reshape(x, read_ints(_first(shape, getattr(options, "newShape", None)))),
+)
 OPS.enter("UNPACK", lambda options, x: [*jnp.moveaxis(jnp.asarray(x), options.axis, 0)])
 OPS.enter("SPLIT", lambda options, axis, x: list(jnp.split(x, options.numSplits, read_int(axis))))
 OPS.enter("MATRIX_DIAG", lambda _, x: jnp.where(np.eye(np.shape(x)[-1]) > 0, x[..., None], jnp.zeros((), x.dtype)))

@@ -103,14 +103,16 @@ def write_operator(
     outputs: Sequence[FileTensor],
     options: Any = None,
     version: int = 1,
+    intermediates: Sequence[FileTensor] = (),
 ) -> bytes:
     """Return a file of one operator: its ``inputs`` without data are the inputs of the model (None: left out)."""
     tensors = [tensor for tensor in inputs if tensor is not None]
     numbers = [-1 if tensor is None else tensors.index(tensor) for tensor in inputs]
     made = range(len(tensors), len(tensors) + len(outputs))
     feeds = [i for i, tensor in enumerate(tensors) if tensor.data is None and not tensor.is_variable]
-    operator = FileOperator(name, numbers, made, options, version)
-    return write_model(FileGraph([*tensors, *outputs], [operator], feeds, made))
+    inner = range(made.stop, made.stop + len(intermediates))
+    operator = FileOperator(name, numbers, made, options, version, inner)
+    return write_model(FileGraph([*tensors, *outputs, *intermediates], [operator], feeds, made))
 
 
 def run_interpreter(data: bytes, feeds: Sequence[Any], *, reference: bool = False) -> list[Any]:

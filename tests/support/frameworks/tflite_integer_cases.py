@@ -140,6 +140,19 @@ def make_dequantise(dtype: Any) -> Case:
     return "DEQUANTIZE", [quantised(dtype)], FileTensor(IMAGE), None
 
 
+@define("L2_NORMALIZATION", BYTES)
+def make_l2_normalisation(dtype: Any) -> Case:
+    shape = (3, int(rng.integers(2, 300)))
+    result = quantised(dtype, shape, 1 / 128, 128 if dtype == U8 else 0)
+    return "L2_NORMALIZATION", [quantised(dtype, shape)], result, fused("L2NormOptions")
+
+
+@define("RSQRT", (I8, I16))
+def make_reciprocal_root(dtype: Any) -> Case:
+    tensor = quantised(dtype, zero=-128)
+    return "RSQRT", [tensor], quantised(dtype, scale=0.05 if dtype == I8 else 2**-8), None
+
+
 @define("PRELU")
 def make_prelu(dtype: Any) -> Case:
     return "PRELU", [quantised(dtype), quantised(I8 if dtype == I16 else dtype, (1, 1, 8))], quantised(dtype), None
@@ -219,6 +232,12 @@ def make_concatenation(dtype: Any) -> Case:
         like(tensor, (2, 5, 6, 16)),
         fused("ConcatenationOptions", axis=3),
     )
+
+
+@define("RESHAPE")
+def make_reshape(dtype: Any) -> Case:
+    tensor = quantised(dtype)
+    return "RESHAPE", [tensor, axes(2, -1)], like(tensor, (2, 240)), None
 
 
 @define("PAD", (I8, U8))
@@ -339,6 +358,19 @@ def make_matrix_product(dtype: Any, variant: str) -> Case:
     return "BATCH_MATMUL", [first, second], make_sums(dtype, (2, 4, 5), 0.1), options
 
 
+@define("UNIDIRECTIONAL_SEQUENCE_LSTM", (I8,), bits=(9, 12))
+def make_lstm(dtype: Any, bits: int) -> Case:
+    x, hidden = quantised(dtype, (2, 5, 6), 0.02), quantised(dtype, (2, 7), 1 / 128, 0)
+    cell = dataclasses.replace(quantised(I16, (2, 7), 2.0**-bits), is_variable=True)
+    kernels = [make_weights(dtype, (7, count), 0, per_channel=False) for count in (6, 6, 6, 6, 7, 7, 7, 7)]
+    biases = [make_bias(x, kernel, 7) for kernel in kernels[:4]]
+    absent = [None] * 3
+    state = dataclasses.replace(hidden, is_variable=True)
+    inputs = [x, *kernels, *absent, *biases, *absent[:2], state, cell]
+    options = fused("UnidirectionalSequenceLSTMOptions", schema.ActivationFunctionType.TANH)
+    return "UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, like(hidden, (2, 5, 7)), options
+
+
 def make_dynamic_weights(shape: Sequence[int], axis: int, variant: str) -> FileTensor:
     """Return weights of 8 or 4 bits for real inputs."""
     kernel = make_weights(I8, shape, axis, per_channel=variant != "one scale")
@@ -384,13 +416,19 @@ def make_dynamic_product(_: Any) -> Case:
     return "BATCH_MATMUL", [FileTensor((2, 4, 7)), kernel], FileTensor((2, 4, 5)), make_options("BatchMatMulOptions")
 
 
-def make_feed(tensor: FileTensor) -> Any:
+def is_feed(tensor: FileTensor | None) -> bool:
+    """Say whether an input gets a value in each call."""
+    return tensor is not None and tensor.data is None and not tensor.is_variable
+
+
+def make_feed(tensor: FileTensor, *, positive: bool = False) -> Any:
     """Return random values, the least and the largest among them."""
     if np.dtype(tensor.dtype).kind == "f":
         return (3 * rng.standard_normal(tensor.shape)).astype(tensor.dtype)
     limits = np.iinfo(tensor.dtype)
-    values = rng.integers(limits.min, limits.max + 1, tensor.shape)
-    values.reshape(-1)[:2] = limits.min, limits.max
+    least = 1 if positive and tensor.dtype == I16 else limits.min
+    values = rng.integers(least, limits.max + 1, tensor.shape)
+    values.reshape(-1)[:2] = least, limits.max
     return values.astype(tensor.dtype)
 
 
@@ -398,8 +436,9 @@ def compare_case(make: Callable[[], Case]) -> str:
     """Return how the answers to a random case differ, or nothing."""
     name, inputs, output, options = make()
     version = 3 if name == "TRANSPOSE_CONV" and len(inputs) == 4 else 1
-    data = write_operator(name, inputs, [output], options, version)
-    feeds = [make_feed(tensor) for tensor in inputs if tensor is not None and tensor.data is None]
+    inner = [FileTensor((), I16)] * 4 + [output] if "LSTM" in name else []
+    data = write_operator(name, inputs, [output], options, version, inner)
+    feeds = [make_feed(tensor, positive=name == "RSQRT") for tensor in inputs if is_feed(tensor)]
     (wanted,) = run_interpreter(data, feeds)
     graph = read_file(data, name).graph
     ours = np.asarray(jax.jit(lambda *values: graph.run(values, {}))(*feeds)[0])

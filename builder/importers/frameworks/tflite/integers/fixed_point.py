@@ -7,6 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +32,9 @@ def multiply(x: Any, factor: FixedPoint, *, upwards: bool = False) -> Any:
 
     The last rounding is away from zero in the middle between two integers, or upwards.
     """
-    high = ((jnp.asarray(x).astype(jnp.int64) << np.maximum(factor.shift, 0)) * factor.value + 2**30) >> 31
-    return divide_by_power(high, -np.minimum(factor.shift, 0), upwards=upwards)
+    left, right = factor.shift * (factor.shift > 0), -factor.shift * (factor.shift < 0)
+    high = ((jnp.asarray(x).astype(jnp.int64) << left) * factor.value + 2**30) >> 31
+    return divide_by_power(high, right, upwards=upwards)
 
 
 def multiply_wide(x: Any, factor: FixedPoint) -> Any:
@@ -50,3 +52,24 @@ def divide_by_power(x: Any, exponent: Any, *, upwards: bool = False) -> Any:
 def round_away(x: Any) -> Any:
     """Return NumPy's real numbers rounded half away from zero, as C's ``round`` does."""
     return np.copysign(np.floor(np.abs(x) + x.dtype.type(0.5)), x)
+
+
+def invert_root(x: Any) -> FixedPoint:
+    """Return 1 / √x of integers, by five steps of Newton's method; of 0, that of 1."""
+    x = jnp.maximum(jnp.asarray(x).astype(jnp.int64), 1)
+    length = 64 - lax.clz(x)
+    pairs = (31 - length) // 2 - 1  # The argument is shifted to 28 or 29 bits, two at a time.
+    half = divide_by_power(
+        jnp.where(pairs < 0, x >> jnp.maximum(-2 * pairs, 0), x << jnp.maximum(2 * pairs, 0)) >> 1, 1
+    )
+    root = jnp.full_like(x, 1 << 28)
+    for _ in range(5):
+        cube = _times(_times(root, root), root) << 6
+        root = (_times(root, 3 << 27) - _times(half, cube)) << 3
+    value, shift = _times(root, 1518500250), pairs - 11  # × √2 / 2
+    value, shift = value << jnp.maximum(shift, 0), jnp.minimum(shift, 0)
+    return FixedPoint(jnp.where(x == 1, 2**31 - 1, value), jnp.where(x == 1, 0, shift))
+
+
+def _times(a: Any, b: Any) -> Any:
+    return (a * b + 2**30) >> 31

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from builder.importers.frameworks.graph_values import list_axes, read_ints
-from builder.importers.frameworks.tflite.integers.fixed_point import FixedPoint, make_fixed_point, multiply
+from builder.importers.frameworks.tflite.integers.fixed_point import FixedPoint, invert_root, make_fixed_point, multiply
 from builder.importers.frameworks.tflite.integers.integer_tables import interpolate
 from builder.importers.frameworks.tflite.integers.integer_values import IntegerTable, Value, centre, store
 from builder.importers.frameworks.tflite.ops.window_pooling import count_in_windows, pool
@@ -99,6 +99,15 @@ def _log_softmax(_: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) ->
     logarithm = jnp.log(jnp.sum(jnp.asarray(table)[most - integers], -1, keepdims=True))
     offset = (step * most.astype(np.float32) + logarithm) / output.step
     return store(jnp.round((step / output.step) * integers.astype(np.float32) - offset), output)
+
+
+@OPS.define("L2_NORMALIZATION")
+def _normalise(_: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) -> Value:
+    centred = centre(x, tensors[0])
+    inverse = invert_root(jnp.sum(jnp.square(centred), -1, dtype=np.int32, keepdims=True))
+    if output.dtype == np.uint8:
+        return store(multiply(centred << 7, inverse), output)
+    return store(multiply(centred, FixedPoint(inverse.value, inverse.shift + 7)), output)
 
 
 @OPS.define("RESIZE_BILINEAR")

@@ -15,8 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from builder.importers.frameworks.tflite.integers.fixed_functions import tabulate_sigmoid, tabulate_tanh
-from builder.importers.frameworks.tflite.integers.fixed_point import divide_by_power, make_fixed_point, round_away
-from builder.importers.frameworks.tflite.integers.integer_values import IntegerTable, Value
+from builder.importers.frameworks.tflite.integers.fixed_point import (
+    FixedPoint,
+    divide_by_power,
+    invert_root,
+    make_fixed_point,
+    multiply,
+    round_away,
+)
+from builder.importers.frameworks.tflite.integers.integer_values import IntegerTable, Value, centre, store
 from builder.importers.frameworks.tflite.tflite_tensors import Tensor
 
 OPS = IntegerTable()
@@ -97,6 +104,10 @@ def _logarithm(x: Any, least: Any) -> Any:
     return np.where(x > 0, np.log(np.maximum(x, np.finfo(x.dtype).tiny).astype(np.float64)), least)
 
 
+def _invert_root(x: Any, most: Any) -> Any:
+    return np.where(x > 0, np.float32(1) / np.sqrt(np.maximum(x, np.finfo(x.dtype).tiny)), most)
+
+
 def _hyperbolic_tangent(x: Any) -> Any:
     return np.tanh(x.astype(np.float64))
 
@@ -127,6 +138,19 @@ def _gelu_table(options: Any, tensors: Sequence[Tensor], output: Tensor, x: Valu
 def _log_table(options: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) -> Value:
     least = np.float32(np.iinfo(output.dtype).min - output.zero) * output.step
     return _apply(functools.partial(_logarithm, least=least), "", options, tensors, output, x)
+
+
+@OPS.define("RSQRT")
+def _reciprocal_root(_: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) -> Value:
+    (tensor,) = tensors
+    if tensor.dtype.itemsize == 2:
+        function = functools.partial(_invert_root, most=np.float32(32767) * output.step)
+        return _look_up(_tabulate_wide(function, tensor, output), x, tensor)
+    centred = centre(x, tensor)
+    inverse, factor = invert_root(centred), make_fixed_point(1 / np.float64(np.sqrt(tensor.step) * output.step))
+    fine = multiply(jnp.ones_like(centred), FixedPoint(inverse.value, inverse.shift + 20))
+    result = multiply(fine, FixedPoint(factor.value, factor.shift - 20))
+    return store(jnp.where(centred == 0, 255, result), output)
 
 
 @OPS.define("SQRT")

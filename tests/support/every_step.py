@@ -7,6 +7,7 @@ from pathlib import Path
 
 from builder.compiler.lower.geometry import Geometry
 from builder.compiler.lower.program import BoundPort, Program, Weight
+from builder.compiler.lower.steps.addition_step import AdditionStep
 from builder.compiler.lower.steps.attention_step import AttentionStep, Mask, MatrixRows
 from builder.compiler.lower.steps.base import Buffer, Step, View
 from builder.compiler.lower.steps.cascade_step import CascadeStep
@@ -116,6 +117,10 @@ BROADCAST = BroadcastStep(
     "add.25", "add", arena(0, 16), weights(0, 16), arena(64, 16), dims=(1, 1, 1, 4), source_strides=(4, 4, 4, 1),
     other_strides=(0, 0, 0, 1), target_strides=(4, 4, 4, 1),
 )  # fmt: skip
+ADDITION = AdditionStep(
+    "add.29", view(0), view(256), RoundedImage(view(512), (0, 0, 0, 0), Quantisation(1.0, 3)), batch=1, size=(2, 2),
+    channels=16, factors=(2, 3), start=-5, shift=1, low=0, high=255,
+)  # fmt: skip
 FUSED_STEPS: tuple[Step, ...] = (
     DENSE,
     LAYER,
@@ -126,6 +131,7 @@ FUSED_STEPS: tuple[Step, ...] = (
     GRU,
     ATTENTION,
     replace(ATTENTION, name="attention.23", mask=Mask("causal")),
+    ADDITION,
     RepackStep("repack.26", view(0), view(256), 1, (2, 2), 16, (0, 0, 0, 0)),
     ROW,
     BROADCAST,

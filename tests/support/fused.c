@@ -50,6 +50,11 @@ EXPORT void cf_test_repack(cf_context *context, const cf_repack *repack, const f
     context->fused->repack(context, repack, input, output);
 }
 
+EXPORT void cf_test_add(cf_context *context, const cf_addition *addition, const cf_addition_data *data) {
+    cf_pool_enter(context->pool, getpid());
+    context->fused->add(context, addition, data);
+}
+
 EXPORT void cf_test_norm(cf_context *context, const cf_norm *norm, const cf_norm_data *data) {
     cf_pool_enter(context->pool, getpid());
     context->fused->norm(context, norm, data);

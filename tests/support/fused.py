@@ -263,6 +263,18 @@ class _Repack(ctypes.Structure):
     )
 
 
+class _Addition(ctypes.Structure):
+    _fields_ = (
+        ("batch", ctypes.c_int64),
+        ("size", Pair),
+        ("channels", ctypes.c_int64),
+        *((n, View) for n in ("first", "second", "output")),
+        ("halo", Halo),
+        ("factors", ctypes.c_int32 * 2),
+        *((n, ctypes.c_int32) for n in ("start", "shift", "zero", "low", "high")),
+    )
+
+
 @dataclass(frozen=True)
 class Picture:
     """An NHWC tensor inside a buffer of guard values: ``halo`` pixels around it, ``gap`` floats after each pixel."""
@@ -535,6 +547,7 @@ class Kernels:
         self.library.cf_test_layer.argtypes = [ctypes.c_void_p] * 3
         self.library.cf_test_pool.argtypes = [ctypes.c_void_p] * 4
         self.library.cf_test_repack.argtypes = [ctypes.c_void_p] * 4
+        self.library.cf_test_add.argtypes = [ctypes.c_void_p] * 3
         self.library.cf_test_norm.argtypes = [ctypes.c_void_p] * 3
         self.library.cf_test_recurrent.argtypes = [ctypes.c_void_p] * 3
         self.library.cf_test_time.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int]
@@ -608,6 +621,31 @@ class Kernels:
         )
         floats = self.pool("max", x, out, window, stride, padding, 1.0, halo, gap, table, threads)
         return target.buffer, target.filled(floats, by, less, halo).buffer
+
+    def add(self, images: Sequence[Bytes], numbers: Sequence[Any], halo: Any, table: str, threads: int) -> None:
+        """Add the first two of ``images`` into the third; ``numbers``: the last fields of a cf_addition."""
+        n, h, w, c = images[0].shape
+        factors, *rest = numbers
+        fields = (n, Pair(h, w), c, *(i.view for i in images), Halo(*halo), (ctypes.c_int32 * 2)(*factors), *rest)
+        starts = (ctypes.c_void_p * 3)(*(i.buffer.ctypes.data for i in images))
+        addition = _Addition(*fields)
+        self.library.cf_test_add(self.context(table, threads), ctypes.byref(addition), ctypes.byref(starts))
+
+    def repack_bytes(self, x: Any, to: Bytes, form: int, zero: int, halo: Any, table: str) -> None:
+        """Copy a dense tensor to bytes as integer layers have them; ``form``: of a cf_repack."""
+        n, h, w, c = x.shape
+        dense = View(0, h * w * c, w * c, c)
+        repack = _Repack(form, zero, n, Pair(h, w), c, dense, to.view, Halo(*halo))
+        self.library.cf_test_repack(self.context(table, 1), ctypes.byref(repack), x.ctypes.data, to.buffer.ctypes.data)
+
+    def unpack_bytes(self, source: Bytes, x: Any, form: int, table: str) -> None:
+        """Copy bytes to a dense tensor."""
+        n, h, w, c = x.shape
+        dense = View(0, h * w * c, w * c, c)
+        repack = _Repack(form, 0, n, Pair(h, w), c, source.view, dense, Halo(0, 0, 0, 0))
+        self.library.cf_test_repack(
+            self.context(table, 1), ctypes.byref(repack), source.buffer.ctypes.data, x.ctypes.data
+        )
 
     def repack(self, x: Any, in_gap: int, out_gap: int, halo: Any, table: str, threads: int) -> Any:
         n, h, w, c = x.shape

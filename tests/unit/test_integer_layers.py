@@ -14,6 +14,7 @@ from builder.compiler.lower.hlo import read_dag
 from builder.compiler.lower.integer_layers import IntegerLayer, find_integer_layers
 from builder.compiler.lower.program import Program
 from builder.compiler.lower.schedule import schedule_tasks
+from builder.compiler.lower.steps.addition_step import AdditionStep
 from builder.compiler.lower.steps.image_step import RepackStep
 from builder.compiler.lower.steps.layer_step import LayerStep
 from tests.support.hlo import Module
@@ -126,6 +127,51 @@ def test_a_kernel_with_another_diagonal_is_whole() -> None:
     assert layer.kernel.shape == (4, 4, 4, 4)
     for y, x, i, o in np.ndindex(4, 4, 4, 4):
         assert layer.kernel[y, x, i, o] == (filters[y, x, o] if y == o else 0)
+
+
+def add_bytes(m: Module, a: Any, b: Any, factor: int = 3000) -> Any:
+    """A residual as LiteRT adds it."""
+    shape = a.shape.dimensions
+    scaled = [
+        m.elementwise("multiply", centre(m, x, zero), m.spread(number, shape, "int32"))
+        for x, zero, number in ((a, -3, 1500), (b, 9, factor))
+    ]
+    total = m.elementwise("add", m.elementwise("add", *scaled), m.spread(1 << 11, shape, "int32"))
+    shifted = m.elementwise("shift-right-arithmetic", total, m.spread(12, shape, "int32"))
+    moved = m.elementwise("add", shifted, m.spread(-20, shape, "int32"))
+    bounds = [m.spread(bound, shape, "int32") for bound in (-128, 127)]
+    return m.convert(m.add("clamp", (bounds[0], moved, bounds[1]), shape, "int32"), "int8")
+
+
+def test_a_residual_stays_bytes() -> None:
+    m = Module()
+    first = round_sums(m, convolve(m, m.parameter(1, 6, 6, 8, dtype="int8"), 8))
+    m.tuple(round_sums(m, convolve(m, add_bytes(m, first, round_sums(m, convolve(m, first, 8, -3))), 8, -20)))
+    kinds = [type(step) for step in lower(m).steps]
+    assert kinds == [RepackStep, LayerStep, LayerStep, AdditionStep, LayerStep, RepackStep]
+    step = next(step for step in lower(m).steps if isinstance(step, AdditionStep))
+    assert (step.shift, step.low, step.high, step.output.by.zero) == (12, 0, 255, 108)
+    a, b = np.meshgrid(np.arange(-128, 128), np.arange(-128, 128))
+    expected = ((a + 3) * 1500 + (b - 9) * 3000 + 2048) >> 12
+    found = ((a + 128) * step.factors[0] + (b + 128) * step.factors[1] + step.start) >> 12
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_bytes_with_another_scale() -> None:
+    """A sum of one tensor."""
+    m = Module()
+    x = m.parameter(2, 5, 8, dtype="int8")
+    m.tuple(add_bytes(m, x, x))
+    (step,) = (step for step in lower(m).steps if isinstance(step, AdditionStep))
+    assert step.factors == (4500, 0)
+
+
+def test_a_tensor_with_two_zero_points_has_no_halo_for_both() -> None:
+    m = Module()
+    x = m.parameter(1, 6, 6, 8, dtype="int8")
+    m.tuple(*(round_sums(m, convolve(m, x, 4, zero)) for zero in (1, 2)))
+    with pytest.raises(LowerError, match="two zero points"):
+        lower(m)
 
 
 def _spoil(change: Callable[[Module, Any], Any]) -> Module:

@@ -15,6 +15,7 @@ from builder.compiler.lower.fuse import Layer
 from builder.compiler.lower.hlo import Dag, Value
 from builder.compiler.lower.integer_layers import IntegerLayer
 from builder.compiler.lower.integer_steps import IntegerAllocator
+from builder.compiler.lower.integer_sums import IntegerSum
 from builder.compiler.lower.layers import explain_no_core, get_op_name
 from builder.compiler.lower.layouts import NO_HALO, flatten_pixels, get_written_image, list_read_images
 from builder.compiler.lower.microbatch import find_dense_end
@@ -58,6 +59,8 @@ def assemble_program(
                 assembly.end_cascade(number)
             case IntegerLayer():
                 assembly.add_integer_layer(task)
+            case IntegerSum():
+                assembly.add_integer_sum(task)
             case Pool():
                 assembly.add_pool(task)
             case Norm():

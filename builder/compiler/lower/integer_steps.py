@@ -10,14 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from builder.base.errors import LowerError
 from builder.compiler.lower.allocation import Allocator, PlacedImage
 from builder.compiler.lower.compress import StoredWeights
 from builder.compiler.lower.decisions import StepInfo
 from builder.compiler.lower.geometry import Algorithm
 from builder.compiler.lower.hlo import Value
 from builder.compiler.lower.integer_layers import IntegerLayer
+from builder.compiler.lower.integer_sums import IntegerSum
 from builder.compiler.lower.layers import get_op_name
 from builder.compiler.lower.layouts import (
+    NO_HALO,
+    Sides,
     TensorLayout,
     get_written_image,
     list_read_images,
@@ -27,6 +31,7 @@ from builder.compiler.lower.layouts import (
 from builder.compiler.lower.packing import pack_bias, pack_layer
 from builder.compiler.lower.pixel_packing import choose_joined_pixels, join_pixels, join_weights
 from builder.compiler.lower.program_plan import ProgramPlan
+from builder.compiler.lower.steps.addition_step import AdditionStep
 from builder.compiler.lower.steps.image_step import RepackStep
 from builder.compiler.lower.steps.layer_step import Epilogue, LayerStep
 from builder.compiler.lower.steps.quantisation import Quantisation, RoundedImage
@@ -43,19 +48,18 @@ class IntegerAllocator(Allocator):
     def __init__(self, plan: ProgramPlan, states: int) -> None:
         super().__init__(plan, states)
         self.byte_images: dict[tuple[Value, TensorLayout], PlacedImage] = {}
+        self.byte_zeros: dict[tuple[Value, TensorLayout], int] = {}
 
     def add_integer_layer(self, layer: IntegerLayer) -> None:
         """Append the step of ``layer``, and copies of its input and output for steps that have bytes otherwise."""
         core, rounding = layer.core, layer.rounding
         name, image = core.value.instruction.name, get_written_image(layer)
-        source = self._find_bytes(layer)
+        source = self._find_bytes(*list_read_images(layer)[0], layer.zero)
         rounded = output = None
         if rounding is None:
             output = self._place_output(layer.end.base, image)
         else:
-            layout = self.plan.byte_layouts[layer.end.base]
-            rounded = PlacedImage(self._reserve_memory(layout.size), layout)
-            self.byte_images[layer.end.base, layout] = rounded
+            rounded = self._place_bytes(layer.end.base, rounding.by.zero)
         target = output or rounded
         assert target is not None
         gapless = target.layout.pixel == core.geometry.out_channels and output is None
@@ -86,8 +90,40 @@ class IntegerAllocator(Allocator):
             name, "layer", matched, algorithm, core.geometry.flop, moved, gives=get_op_name(layer.end.instruction)
         )
         self._append_step(step, note)
-        if rounded is not None and layer.end.base in self.plan.dense_bytes:
+        if rounded is not None:
             self._unpack_bytes(layer.end.base, rounded)
+
+    def add_integer_sum(self, task: IntegerSum) -> None:
+        """Append the step of ``task``, and copies as for a layer."""
+        images = [self._find_bytes(value, image, halo, 0) for value, image, halo in list_read_images(task)]
+        output, name = self._place_bytes(task.value.base, task.zero), task.value.instruction.name
+        batch, height, width, channels = task.image
+        step = AdditionStep(
+            name,
+            images[0].make_view(),
+            images[-1].make_view(),
+            RoundedImage(output.make_view(), output.layout.halo, Quantisation(1.0, task.zero)),
+            batch,
+            (height, width),
+            channels,
+            factors=(task.factors[0], task.factors[1] if len(images) > 1 else 0),
+            start=(task.start + 2**31) % 2**32 - 2**31,
+            shift=task.shift,
+            low=task.low,
+            high=task.high,
+        )
+        moved = sum(image.layout.size for image in (*images, output))
+        matched = ("sum of bytes",) if len(images) > 1 else ("bytes with another scale",)
+        gives = get_op_name(task.value.instruction)
+        self._append_step(step, StepInfo(name, "add", matched, bytes=moved, gives=gives))
+        self._unpack_bytes(task.value.base, output)
+
+    def _place_bytes(self, value: Value, zero: int) -> PlacedImage:
+        layout = self.plan.byte_layouts[value]
+        self.byte_zeros[value, layout] = zero
+        image = PlacedImage(self._reserve_memory(layout.size), layout)
+        self.byte_images[value, layout] = image
+        return image
 
     def _make_integer_epilogue(self, layer: IntegerLayer, joined: int) -> Epilogue:
         nothing = self._place_channels(np.zeros(layer.core.geometry.out_channels), joined)
@@ -109,9 +145,8 @@ class IntegerAllocator(Allocator):
         bias = np.tile(rounding.bias, joined)
         return fields | {"sum_bias": self.store.add_constant(pack_bias(bias))}
 
-    def _find_bytes(self, layer: IntegerLayer) -> PlacedImage:
-        """Return the input of ``layer`` in the form and with the halo that it reads."""
-        ((value, image, halo),) = list_read_images(layer)
+    def _find_bytes(self, value: Value, image: tuple[int, int, int, int], halo: Sides, zero: int) -> PlacedImage:
+        """Return ``value`` as a layer reads it: with a ``halo`` of ``zero`` around it."""
         base = value.base
         layout = self.plan.byte_layouts[base]
         if layout.image != image:
@@ -119,18 +154,22 @@ class IntegerAllocator(Allocator):
             if stored is not None and stored.layout.is_dense and layout.is_dense:
                 return PlacedImage(stored.storage, layout)
         if (base, layout) not in self.byte_images:
-            self.byte_images[base, layout] = self._pack_bytes(layer, layout)
+            self.byte_images[base, layout] = self._pack_bytes(base, layout, zero)
+        if halo != NO_HALO and self.byte_zeros.setdefault((base, layout), zero) != zero:
+            raise LowerError(f"{value} is read with two zero points")
         return self.byte_images[base, layout]
 
-    def _pack_bytes(self, layer: IntegerLayer, layout: TensorLayout) -> PlacedImage:
-        """Copy the input of ``layer`` from where XLA's kernels or the caller put it."""
-        source = PlacedImage(self.values[layer.input.base], make_dense_layout(layout.image))
+    def _pack_bytes(self, value: Value, layout: TensorLayout, zero: int) -> PlacedImage:
+        """Copy ``value`` from where XLA's kernels or the caller put it."""
+        source = PlacedImage(self.values[value], make_dense_layout(layout.image))
         target = PlacedImage(self._reserve_memory(layout.size), layout)
-        self._append_repack(layer.input.base, source, target, layer.zero)
+        self._append_repack(value, source, target, zero)
         return target
 
     def _unpack_bytes(self, value: Value, source: PlacedImage) -> None:
-        """Copy bytes to where XLA's kernels or the caller find them."""
+        """Copy bytes to where XLA's kernels or the caller find them, if they read them."""
+        if value not in self.plan.dense_bytes:
+            return
         dense = make_dense_layout(source.layout.image)
         target = PlacedImage(self._reserve_memory(dense.size), dense)
         self.values[value] = target.storage

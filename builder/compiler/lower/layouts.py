@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from builder.compiler.lower.attention import Attention
 from builder.compiler.lower.fuse import Layer
 from builder.compiler.lower.hlo import Dag, Value
-from builder.compiler.lower.integer_layers import IntegerLayer
+from builder.compiler.lower.integer_layers import LEAST_BYTES, IntegerLayer
+from builder.compiler.lower.integer_sums import IntegerSum
 from builder.compiler.lower.layers import get_image_shape
 from builder.compiler.lower.normalise import Norm
 from builder.compiler.lower.packing import QUAD
@@ -91,7 +92,8 @@ def make_dense_layout(image: tuple[int, int, int, int]) -> TensorLayout:
     return TensorLayout(image, NO_HALO, image[3])
 
 
-ImageTask = Layer | Pool | Norm | IntegerLayer
+IntegerTask = IntegerLayer | IntegerSum
+ImageTask = Layer | Pool | Norm | IntegerTask
 
 
 def list_read_images(task: ImageTask) -> list[tuple[Value, tuple[int, int, int, int], Sides]]:
@@ -100,6 +102,8 @@ def list_read_images(task: ImageTask) -> list[tuple[Value, tuple[int, int, int, 
         return [(task.input, (*task.in_image, task.channels), task.around)]
     if isinstance(task, Norm):
         return [(task.input, _get_rows_image(task.input, task.channels), NO_HALO)]
+    if isinstance(task, IntegerSum):
+        return [(source, task.image, NO_HALO) for source in task.sources]
     core = task.core
     shape = core.geometry
     source = task.input if isinstance(task, IntegerLayer) else core.input
@@ -115,6 +119,8 @@ def get_written_image(task: ImageTask) -> tuple[int, int, int, int]:
         return (*task.out_image, task.channels)
     if isinstance(task, Norm):
         return _get_rows_image(task.input, task.channels)
+    if isinstance(task, IntegerSum):
+        return task.image
     return task.core.geometry.out_shape
 
 
@@ -134,7 +140,7 @@ def plan_layouts(dag: Dag, tasks: Sequence[Task]) -> TensorLayouts:
     images: dict[Value, set[tuple[int, int, int, int]]] = {}
     halos: dict[Value, Sides] = {}
     for task in tasks:
-        if isinstance(task, Thunk | Attention | IntegerLayer):
+        if isinstance(task, Thunk | Attention | IntegerTask):
             fixed.update(source.base for source in list_inputs(task))
             continue
         if isinstance(task, Layer) and task.core.factor is not None:
@@ -149,7 +155,7 @@ def plan_layouts(dag: Dag, tasks: Sequence[Task]) -> TensorLayouts:
     for value, seen in images.items():
         maker, halo = makers.get(value), halos.get(value, NO_HALO)
         image = next(iter(seen))
-        free = maker is not None and not isinstance(maker, Thunk | Attention | IntegerLayer) and value not in fixed
+        free = maker is not None and not isinstance(maker, Thunk | Attention | IntegerTask) and value not in fixed
         if isinstance(maker, Layer) and maker.is_transposed:
             free = False  # its steps write no halo
         if free and len(seen) == 1:
@@ -163,7 +169,7 @@ def plan_layouts(dag: Dag, tasks: Sequence[Task]) -> TensorLayouts:
 def _find_padded_image(value: Value, tasks: Sequence[Task]) -> tuple[int, int, int, int]:
     """Return the image as the readers that need a halo see it."""
     for task in tasks:
-        if not isinstance(task, Thunk | Attention | IntegerLayer):
+        if not isinstance(task, Thunk | Attention | IntegerTask):
             for source, image, halo in list_read_images(task):
                 if source.base is value and halo != NO_HALO:
                     return image
@@ -196,11 +202,10 @@ def plan_byte_layouts(tasks: Sequence[Task]) -> dict[Value, TensorLayout]:
     """
     layouts: dict[Value, TensorLayout] = {}
     for task in tasks:
-        if isinstance(task, IntegerLayer) and task.rounding is not None:
+        if isinstance(task, IntegerTask) and task.outputs[0].dtype in LEAST_BYTES:
             layouts[task.outputs[0]] = make_byte_layout(get_written_image(task), NO_HALO)
     for task in tasks:
-        if isinstance(task, IntegerLayer):
-            ((value, image, halo),) = list_read_images(task)
+        for value, image, halo in list_read_images(task) if isinstance(task, IntegerTask) else ():
             layout = layouts.setdefault(value.base, make_byte_layout(image, halo))
             if layout.image == image:
                 layouts[value.base] = make_byte_layout(image, merge_halos(layout.halo, halo))

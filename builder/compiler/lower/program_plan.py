@@ -15,10 +15,10 @@ from builder.compiler.lower.gather_tables import find_tables
 from builder.compiler.lower.gathers import GATHERS
 from builder.compiler.lower.geometry import Algorithm, Geometry
 from builder.compiler.lower.hlo import Dag, Value
-from builder.compiler.lower.integer_layers import IntegerLayer
 from builder.compiler.lower.layers import Core
 from builder.compiler.lower.layouts import (
     Int8Edge,
+    IntegerTask,
     TensorLayouts,
     find_int8_edge,
     flatten_pixels,
@@ -86,18 +86,18 @@ class ProgramPlan:
         """Yield every value that a step reads where XLA's kernels would have it, though it may be stored as bytes."""
         for value, tasks in self.readers.items():
             for task in tasks.values():
-                if not isinstance(task, IntegerLayer):
+                if not isinstance(task, IntegerTask):
                     yield value
                     continue
-                ((_, image, halo),) = list_read_images(task)
-                layout, wanted = self.byte_layouts[value], make_byte_layout(image, halo)
-                if layout.image != image and not (layout.is_dense and wanted.is_dense):
-                    yield value
+                for read, image, halo in list_read_images(task):
+                    layout, wanted = self.byte_layouts[read.base], make_byte_layout(image, halo)
+                    if layout.image != image and not (layout.is_dense and wanted.is_dense):
+                        yield read.base
 
     def stays_with_caller(self, feed: Value) -> bool:
         """Return whether only GEMM and steps that copy it with a halo read ``feed``: both take any alignment."""
         for task in self.readers.get(feed, {}).values():
-            if isinstance(task, IntegerLayer):
+            if isinstance(task, IntegerTask):
                 continue
             images = () if isinstance(task, Thunk | Attention) else list_read_images(task)
             copied = {value.base: self.layouts.get_read_layout(value, image, halo)[0] for value, image, halo in images}

@@ -141,6 +141,19 @@ typedef struct {
     cf_halo halo;
 } cf_repack;
 
+/* See AdditionStep in builder/compiler/lower/steps/addition_step.py; views are in bytes. */
+typedef struct {
+    int64_t batch, size[2], channels;
+    cf_view first, second, output;
+    cf_halo halo;
+    int32_t factors[2], start, shift, zero, low, high;
+} cf_addition;
+
+typedef struct {
+    const int8_t *first, *second;
+    int8_t *output;
+} cf_addition_data;
+
 /* See NormStep in builder/compiler/lower/steps/image_step.py. */
 typedef struct {
     int64_t batch, size[2], channels;
@@ -227,6 +240,7 @@ typedef struct {
     void (*repack)(cf_context *context, const cf_repack *repack, const void *input, float *output);
     void (*norm)(cf_context *context, const cf_norm *norm, const cf_norm_data *data);
     void (*recurrent)(cf_context *context, const cf_recurrent *recurrent, const cf_recurrent_data *data);
+    void (*add)(cf_context *context, const cf_addition *addition, const cf_addition_data *data);
 } cf_fused;
 
 /* Integer GEMM, for layers of CF_INTEGER, which `cf_fused.layer` does not take, and of CF_INTEGER_WINOGRAD4. Few programs

@@ -50,17 +50,17 @@ INLINE unsigned_ivec load_words(const int8_t *from) {
 
 /* Words of `rows` rows, 1 to 4, of a column, as they are multiplied: CF_WORDS of them. rows: a constant, mostly. */
 INLINE void column_words(const int8_t *from, int64_t row, int64_t rows, ivec *words) {
-    enum { SECOND = CF_WORDS - 1, NEXT = CF_FORM == CF_PAIRS ? 16 : 8 }; /* of pairs, the odd rows are in a second word */
+    enum { SECOND = CF_WORDS - 1 }; /* of pairs, the odd rows are in a second word */
     unsigned_ivec first = load_words(from), second = {0};
     if (CF_FORM == CF_PAIRS) {
         if (rows > 1) second = load_words(from + row);
-        if (rows > 2) first |= load_words(from + 2 * row) << NEXT;
-        if (rows > 3) second |= load_words(from + 3 * row) << NEXT;
+        if (rows > 2) first |= load_words(from + 2 * row) << 16;
+        if (rows > 3) second |= load_words(from + 3 * row) << 16;
         words[SECOND] = (ivec)second;
     } else {
-        if (rows > 1) first |= load_words(from + row) << NEXT;
-        if (rows > 2) first |= load_words(from + 2 * row) << 2 * NEXT;
-        if (rows > 3) first |= load_words(from + 3 * row) << 3 * NEXT % 32;
+        if (rows > 1) first |= load_words(from + row) << 8;
+        if (rows > 2) first |= load_words(from + 2 * row) << 16;
+        if (rows > 3) first |= load_words(from + 3 * row) << 24;
     }
     words[0] = (ivec)first;
 }

@@ -9,6 +9,11 @@
 #include "fused/thin.h"
 #include "fused/winograd.h"
 #endif
+#if CF_HAS_INTEGER
+#include "fused/integer_addition.h"
+#else
+#define run_addition NULL
+#endif
 #if CF_HAS_NORM
 #include "fused/normalise.h"
 #else
@@ -43,4 +48,4 @@ static void run_layer(cf_context *context, const cf_layer *layer, const cf_layer
     }
 }
 
-const cf_fused CF_TABLE = {run_layer, run_pool, run_repack, run_norm, run_recurrent};
+const cf_fused CF_TABLE = {run_layer, run_pool, run_repack, run_norm, run_recurrent, run_addition};

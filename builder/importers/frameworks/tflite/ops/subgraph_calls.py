@@ -65,7 +65,7 @@ def run_while(options: Any, *values: Value, run: Run) -> list[Value]:
 
 @OPS.define("STABLEHLO_REDUCE_WINDOW")
 def reduce_windows_by_graph(options: Any, x: Value, start: Value, *, run: Run) -> Value:
-    """Return what a subgraph of two scalars makes of the elements in each window."""
+    """Return what a subgraph of two scalars makes of the elements in each window; ``start`` must not change it."""
     rank = np.ndim(x)
 
     def read(sizes: Any) -> tuple[int, ...]:

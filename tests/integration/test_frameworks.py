@@ -88,6 +88,16 @@ def test_a_network_of_pytorch(torch_models: Path, name: str, tmp_path: Path, mon
         assert [(feed["minimum"], feed["maximum"]) for feed in manifest["feeds"]] == [(0, 199)]
 
 
+@pytest.mark.parametrize("name", ["choose", "shape_it"])
+def test_a_size_that_depends_on_an_input_is_refused_by_its_node(
+    onnx_models: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty_project(tmp_path, monkeypatch)
+    (tmp_path / "model.toml").write_text(f'[model]\nsource = "{onnx_models / name}.onnx"\n')
+    assert main(["bundle", str(tmp_path / "model.toml"), "--in", "host"]) == ImportModelError.exit_code
+    assert f'node "{name}": ' in capsys.readouterr().err
+
+
 @pytest.fixture(scope="module")
 def onnx_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with what ``onnx_networks`` writes."""

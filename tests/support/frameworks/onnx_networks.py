@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
 RANDOM = np.random.default_rng(0)
@@ -92,6 +92,12 @@ def main(folder: Path) -> None:
         paths = folder / "beside.onnx", folder / f"{name}.onnx"
         quantize_static(*paths, Images(), quant_format=form, activation_type=QuantType.QUInt8, per_channel=True)
         record(folder, name, {"x": image})
+    for name, operator, x, y in (  # The size of y depends on the values of x.
+        ("choose", "NonMaxSuppression", ("x", TensorProto.FLOAT, [1, 2, 6]), ("y", TensorProto.INT64, ["found", 3])),
+        ("shape_it", "Reshape", ("x", TensorProto.INT64, [2]), ("y", TensorProto.FLOAT, ["rows", "columns"])),
+    ):
+        node = helper.make_node(operator, ["boxes", "x"], ["y"], name)
+        onnx.save(make_model([node], {"boxes": make_weights(1, 6, 4)}, x, [y]), folder / f"{name}.onnx")
     write(folder, "half", make_convolutions(np.float16), {"x": image.astype(np.float16)})
 
 

@@ -101,7 +101,12 @@ class GraphRunner:
         domain = name_domain(node.domain)
         operator, function = OPERATORS.get((domain, node.op_type)), self.functions.get((domain, node.op_type))
         if not domain and node.op_type in _SIZED_BY_VALUES:
-            feeds = {name: read_array(value) for name, value in zip(node.input, inputs, strict=True) if name}
+            if not is_known(*inputs):
+                raise ValueError(
+                    "the size of its result depends on the values of an input. Export the model without it, with what "
+                    "it reads as outputs, such as boxes and scores, and do the rest outside of the model."
+                )
+            feeds = {name: np.asarray(value) for name, value in zip(node.input, inputs, strict=True) if name}
             return list(ReferenceEvaluator(node, opsets=dict(self.opsets)).run(None, feeds))
         if self.depth > _MAX_DEPTH:
             raise ImportModelError(

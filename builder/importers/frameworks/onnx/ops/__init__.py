@@ -18,25 +18,9 @@ from builder.importers.frameworks.onnx.ops import (
     shaping,
     signal,
 )
-from builder.importers.frameworks.operator_table import OperatorTable
 
-_FAMILIES = (
-    control_flow,
-    convolution,
-    elementwise,
-    indexing,
-    linear,
-    microsoft,
-    normalisation,
-    image_pooling,
-    quantised,
-    recurrent,
-    reduction,
-    image_sampling,
-    shaping,
-    signal,
-)
-
-OPERATORS = OperatorTable()
-for _family in _FAMILIES:
-    OPERATORS.update(_family.OPS)
+OPERATORS = {
+    **control_flow.OPS, **convolution.OPS, **elementwise.OPS, **image_pooling.OPS, **image_sampling.OPS,
+    **indexing.OPS, **linear.OPS, **microsoft.OPS, **normalisation.OPS, **quantised.OPS, **recurrent.OPS,
+    **reduction.OPS, **shaping.OPS, **signal.OPS,
+}  # fmt: skip

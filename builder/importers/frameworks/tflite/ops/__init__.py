@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from builder.importers.frameworks.operator_table import OperatorTable
 from builder.importers.frameworks.tflite.ops import (
     aggregation,
     arrangement,
@@ -16,22 +15,10 @@ from builder.importers.frameworks.tflite.ops import (
     window_pooling,
 )
 
-_FAMILIES = (
-    aggregation,
-    arrangement,
-    box_selection,
-    lookups,
-    pointwise,
-    products,
-    recurrence,
-    resizing,
-    subgraph_calls,
-    window_pooling,
-)
-
-OPERATORS = OperatorTable()
-for _family in _FAMILIES:
-    OPERATORS.update(_family.OPS)
+OPERATORS = {
+    **aggregation.OPS, **arrangement.OPS, **box_selection.OPS, **lookups.OPS, **pointwise.OPS, **products.OPS,
+    **recurrence.OPS, **resizing.OPS, **subgraph_calls.OPS, **window_pooling.OPS,
+}  # fmt: skip
 
 _RANDOM = "it draws random numbers"
 _STRINGS = "it works on strings"

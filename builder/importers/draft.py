@@ -200,8 +200,8 @@ def _draft_text_input(ports: ModelPorts, folder: Path, notes: dict[str, str]) ->
 
 
 def _choose_batch(ports: ModelPorts) -> int:
-    """Return the first feed's leading dimension where the model fixes it."""
-    first = ports.feeds[0].shape if ports.feeds else None
+    """Return the first feed's leading dimension where the model fixes it, and the batch is no other one."""
+    first = next((feed.shape for feed in ports.feeds if ports.batch_names.isdisjoint(feed.dimensions[1:])), None)
     size = first[0] if first and len(first) > 1 else None
     return size if size is not None and 1 <= size <= 4096 else 1
 

@@ -52,6 +52,9 @@ _PIXELS = {"float16", "bfloat16", "float32", "float64", "int8", "uint8"}
 _SOUND = re.compile(
     r"mfcc|spectr|audio|speech|sound|wave|fbank|filter_?bank|log_?mel|keyword|(^|_)(kws|mel|ecg|eeg)(_|$)|yamnet|vggish"
 )
+_OF_ATTENTION = re.compile(r"mask|attention|past|cache")
+"""In names of inputs [n, 1, length, length], or with a few heads."""
+
 _LONGEST = 3
 """A grey feed with a side below SMALLEST_SIDE, and the other side that many times longer, is MFCCs, not an image."""
 
@@ -94,6 +97,8 @@ def _read_sides(shape: tuple[int, ...] | None) -> tuple[int, int] | None:
 def _is_image(feed: PortInfo, name: str) -> bool:
     size = read_image_size(feed.shape)
     if not size or feed.dtype not in _PIXELS or any(map(_SOUND.search, (feed.name.lower(), name))):
+        return False
+    if _OF_ATTENTION.search(feed.name.lower()):
         return False
     height, width, channels = size
     sides = sorted((height or ASSUMED_SIDE, width or ASSUMED_SIDE))

@@ -118,9 +118,14 @@ class ModelPorts:
     """Surprises for a caller, such as a name that had to be changed, in words."""
     origin: str = ""  # The programs that wrote it, such as "written by Keras 2.15.0, read by ...".
 
+    @property
+    def batch_names(self) -> frozenset[str]:
+        """The names of the first dimensions of inputs."""
+        return frozenset(feed.dimensions[0] for feed in self.feeds if feed.dimensions) - {""}
+
     def fix_batch(self, port: PortInfo, batch: int) -> PortInfo:
         """Return ``port`` with the size ``batch`` where a dimension has the name of any input's first dimension."""
-        names = {feed.dimensions[0] for feed in self.feeds if feed.dimensions} - {""}
+        names = self.batch_names
         if port.shape is None or names.isdisjoint(port.dimensions):
             return port
         named = zip(port.shape, port.dimensions, strict=True)

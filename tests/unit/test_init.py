@@ -123,6 +123,11 @@ def test_sound_in_the_shape_of_images_is_no_image(feed: str, shape: tuple[int, .
     assert drafted(model, ports([PortInfo(feed, "float32", shape)], [CLASSES]))[0].image is None
 
 
+def test_masks_in_the_shape_of_images_are_no_images(model: Path) -> None:
+    mask = PortInfo("attention_mask", "float32", (None, 1, 64, 64))
+    assert drafted(model, ports([mask], [CLASSES]))[0].image is None
+
+
 @pytest.mark.parametrize("shape", [(None, 8, 8, 1), (None, 28, 28, 1), (None, 32, 320, 1), (None, 12, 40, 3)])
 def test_small_and_long_images_are_images(shape: tuple[int, ...], model: Path) -> None:
     assert drafted(model, ports([PortInfo("melanoma", "float32", shape)], [CLASSES]))[0].image is not None
@@ -235,8 +240,9 @@ def test_sizes_at_which_the_model_runs(model: Path) -> None:
 def test_dimensions_of_one_name_are_the_batch(model: Path) -> None:
     sound = PortInfo("sound", "float32", (None, 512), dimensions=("batch", ""))
     state = PortInfo("state", "float32", (2, None, 128), dimensions=("", "batch", ""))
-    spec, _ = drafted(model, ports([sound, state], [CLASSES]))
-    assert spec.feeds == ()
+    for order in ([sound, state], [state, sound]):
+        spec, _ = drafted(model, ports(order, [CLASSES]))
+        assert (spec.feeds, spec.batch) == ((), 1)
     made = ModelPorts((sound, state), (CLASSES,))
     assert made.fix_batch(state, 4).shape == (2, 4, 128)
     assert pin_shapes(made, replace(spec, source=Source("onnx", model), batch=4)) == {

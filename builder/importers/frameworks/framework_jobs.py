@@ -56,7 +56,7 @@ def _runs(model: FrameworkModel, feeds: Sequence[Array]) -> bool:
     import jax
 
     try:
-        jax.eval_shape(model.make_function(), *feeds)
+        jax.eval_shape(model.make_function(), *feeds, *model.states.values())
         return all(value.size for value in model.answer(feeds))
     except Exception:  # A build says why.
         return False

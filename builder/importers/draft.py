@@ -284,7 +284,7 @@ def _draft_outputs(ports: ModelPorts, name: str, notes: dict[str, str], takes_im
             )
         elif outputs[-1].kind == "regression":
             notes[place] = "One number, so taken for a regression; a yes/no score may rather be a classification."
-        elif not scores and port.dtype in _FLOATS and len(port.shape or ()) == 2:
+        elif not scores and (port.dtype in _FLOATS or port.quantised) and len(port.shape or ()) == 2:
             notes[place] = (
                 f"Taken for plain numbers, as the graph ends in {ending}. For scores of classes, write "
                 'kind = "classification", and activation = "softmax" if they are raw.'
@@ -312,7 +312,8 @@ def _are_scores(port: PortInfo, ending: str | None, ports: ModelPorts) -> bool:
 def _draft_output(port: PortInfo, name: str, several: bool, are_scores: bool, logarithms: bool) -> OutputSpec:
     raw = OutputSpec(port.name, port.name) if several else OutputSpec(name, None)
     shape = port.shape
-    if port.dtype not in _FLOATS or shape is None or len(shape) not in (1, 2):
+    numbers = port.dtype in _FLOATS or port.quantised is not None
+    if not numbers or shape is None or len(shape) not in (1, 2):
         return raw
     if len(shape) == 1 or shape[1] == 1:
         return replace(raw, kind="regression")

@@ -32,7 +32,14 @@ from builder.importers.rewrites.apply_rewrites import needs_rewriting, rewrite_o
 from builder.importers.rewrites.layout import choose_cpu_rewrite
 from builder.importers.shape_bounds import BoundedShape, bound_shapes
 from builder.importers.shapes import CAST
-from builder.importers.spec_steps import apply_ending, find_ending, image_to_input, sound_to_input
+from builder.importers.spec_steps import (
+    apply_ending,
+    dequantise,
+    find_ending,
+    image_to_input,
+    needs_numbers,
+    sound_to_input,
+)
 from builder.importers.variables_state import spec_of, without_debugging
 from builder.importers.xla_ops import find_kernels, inspect_ops
 
@@ -86,8 +93,10 @@ def write_frozen(
             feeds.append(GraphPort(port, placeholder.name, raw.symbols.get(name, 0)))
         raw_results = _import_graph(source, inputs, tensors)
         results = {}
-        for (visible, _), scores in zip(fetches.items(), raw_results, strict=True):
+        for (visible, own), scores in zip(fetches.items(), raw_results, strict=True):
             with tf.name_scope("activation"):
+                if own in raw.quantised and needs_numbers(spec, visible, len(fetches)):
+                    scores = dequantise(scores, *raw.quantised[own])
                 answer = apply_ending(scores, find_ending(spec, visible, len(fetches)), visible)
             if answer.dtype.name in CAST:
                 answer = tf.cast(answer, tf.float32)

@@ -37,6 +37,8 @@ class RawGraph:
     asserts: bool = False  # True if it had assertions, even if they were removed.
     ranges: Mapping[str, tuple[IndexRange, ...]] = field(default_factory=dict)
     """Ranges of indices that cannot be read from the graph, by feed."""
+    quantised: Mapping[str, tuple[float, int]] = field(default_factory=dict)
+    """Scale and zero point of fetches whose integers stand for numbers."""
     symbols: Mapping[str, int] = field(default_factory=dict)
     """``StableHloProgram.symbols``."""
 

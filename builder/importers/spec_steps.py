@@ -5,7 +5,7 @@ Before it, pixels or sound become its input. After it, scores become probabiliti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,18 +93,31 @@ class Ending:
 
 def find_ending(spec: ModelSpec, fetch: str, count: int) -> Ending:
     """Return the ending of ``fetch``, one of ``count``, or raise ImportModelError where outputs ask for several."""
-    endings = {
-        _make_ending(output, name, spec.image)
-        for output in spec.outputs
-        for name in output.fetches
-        if name == fetch or (name is None and count == 1)
-    }
+    endings = {_make_ending(output, name, spec.image) for output, name in _list_outputs(spec, fetch, count)}
     if len(endings) > 1:
         raise ImportModelError(
             f"[[outputs]] asks for different activations, dimensions or normalise on the same fetch {fetch!r}: a fetch "
             "has one of each."
         )
     return endings.pop() if endings else Ending()
+
+
+def _list_outputs(spec: ModelSpec, fetch: str, count: int) -> Iterator[tuple[OutputSpec, str | None]]:
+    """Yield each output of ``fetch``, one of ``count``, and the name that it has for it."""
+    for output in spec.outputs:
+        for name in output.fetches:
+            if name == fetch or (name is None and count == 1):
+                yield output, name
+
+
+def needs_numbers(spec: ModelSpec, fetch: str, count: int) -> bool:
+    """Return whether an output needs the numbers for which integers of ``fetch``, one of ``count``, stand."""
+    return any(output.kind not in ("raw", "label") for output, _ in _list_outputs(spec, fetch, count))
+
+
+def dequantise(value: Any, scale: float, zero: int) -> Any:
+    """Return the float32 numbers ``(value - zero) * scale`` for which integers stand."""
+    return (tf.cast(value, tf.float32) - np.float32(zero)) * np.float32(scale)
 
 
 def _make_ending(output: OutputSpec, fetch: str | None, image: ImageSpec | None) -> Ending:

@@ -117,4 +117,5 @@ def _freeze_program(program: StableHloProgram, shapes: Mapping[str, Shape]) -> R
             port.name: (IndexRange(0, 1, 1, 0, max(port.rows, 1) - 1),) for port in program.ports.feeds if port.rows
         },
         symbols=program.symbols,
+        quantised={port.name: port.quantised for port in program.ports.fetches if port.quantised},
     )

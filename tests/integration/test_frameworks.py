@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from builder.base.errors import ImportModelError
+from builder.base.tf import import_tensorflow
 from builder.cli import main
 from builder.config import Format
 from builder.importers.frameworks.framework_environment import FRAMEWORKS, ensure_environment
@@ -140,6 +141,48 @@ def test_images_for_a_network_with_channels_first(
     subprocess.run([python, "-c", script, model, *files], check=True, timeout=600)
     ((answer,),) = run_library(project.dist / "half" / "layer" / "lib" / "libmodel.so", [[pixels]])
     np.testing.assert_allclose(answer, np.load(tmp_path / "answer.npy"), atol=2e-3)
+
+
+def test_images_and_classes_of_a_quantised_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """int8 in LiteRT: pixels go in, and the numbers that its scores stand for come out."""
+    project = empty_project(tmp_path, monkeypatch)
+    model = write_quantised(tmp_path / "small.tflite")
+    assert main(["init", str(model), "--output", str(tmp_path / "model.toml")]) == 0
+    assert main(["bundle", str(tmp_path / "model.toml"), "--in", "host"]) == 0
+    manifest = json.loads(Bundle.load(project.dist / "small").manifest.read_text())
+    (feed,), (fetch,) = manifest["feeds"], manifest["fetches"]
+    assert (feed["dtype"], fetch["dtype"]) == ("uint8", "float32")
+    pixels = np.random.default_rng(0).integers(0, 256, feed["shape"], np.uint8)
+    np.save(tmp_path / "input.npy", (pixels.astype(int) - 128).astype(np.int8))
+    script = (
+        "import sys, numpy; from ai_edge_litert.interpreter import Interpreter; i = Interpreter(sys.argv[1]);"
+        "i.allocate_tensors(); i.set_tensor(i.get_input_details()[0]['index'], numpy.load(sys.argv[2])); i.invoke();"
+        "out = i.get_output_details()[0]; scale, zero = out['quantization'];"
+        "numpy.save(sys.argv[3], (i.get_tensor(out['index']).astype('float32') - zero) * numpy.float32(scale))"
+    )
+    python = ensure_environment(FRAMEWORKS["tflite"], print) / "bin" / "python"
+    files = [str(tmp_path / name) for name in ("input.npy", "answer.npy")]
+    subprocess.run([python, "-c", script, model, *files], check=True, timeout=600)
+    ((answer,),) = run_library(project.dist / "small" / "layer" / "lib" / "libmodel.so", [[pixels]])
+    np.testing.assert_array_equal(answer, np.load(tmp_path / "answer.npy"))
+
+
+def write_quantised(path: Path) -> Path:
+    """Write a small network of images that TensorFlow's converter quantised whole."""
+    tf = import_tensorflow()
+    from keras import Input, Sequential
+    from keras import layers as kl
+
+    ends = [kl.GlobalAveragePooling2D(), kl.Dense(10, activation="softmax")]
+    network = Sequential([Input((24, 32, 3)), kl.Conv2D(16, 3, strides=2, activation="relu"), *ends])
+    random = np.random.default_rng(0)
+    converter = tf.lite.TFLiteConverter.from_keras_model(network)
+    converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    converter.representative_dataset = lambda: ([random.random((1, 24, 32, 3), np.float32)] for _ in range(8))
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+    converter.inference_input_type = converter.inference_output_type = tf.int8
+    path.write_bytes(converter.convert())
+    return path
 
 
 @pytest.mark.parametrize(

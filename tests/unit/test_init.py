@@ -106,7 +106,15 @@ def test_images_may_have_their_channels_first(
 
 def test_images_of_int8(model: Path) -> None:
     feed = PortInfo("x", "int8", (1, 96, 96, 3), quantised=(1 / 255, -128))
-    assert drafted(model, ports([feed], [CLASSES]))[0].image == ImageSpec(None, 96, 96, mean=(128.0,))
+    scores = PortInfo("scores", "int8", (1, 10), quantised=(1 / 256, -128))
+    for fetch, kind in (
+        (CLASSES, "classification"),
+        (scores, "classification"),
+        (replace(scores, quantised=None), "raw"),
+    ):
+        spec, _ = drafted(model, ports([feed], [fetch]))
+        assert spec.image == ImageSpec(None, 96, 96, mean=(128.0,))
+        assert spec.outputs[0].kind == kind
 
 
 @pytest.mark.parametrize(

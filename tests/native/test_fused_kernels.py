@@ -53,7 +53,7 @@ def check(p: Prepared) -> None:
         sums = sums + p.residual * scale
         magnitude = magnitude + np.abs(p.residual * scale)
     with np.errstate(over="ignore"):
-        expected = activate(case.activation, sums, case.low, case.high)
+        expected = activate(case.activation, sums, case.low, case.high, p.slopes)
     # No activation here has a slope above 1.2.
     allowed = 1.2 * BOUND[case.algorithm] * magnitude
     if case.finishes:
@@ -334,7 +334,7 @@ def test_activations_over_their_whole_range(kernels: Kernels, table: str, activa
     p.arrays["bias"][...] = 0
     kernels.run(p, table)
     with np.errstate(over="ignore"):
-        expected = activate(activation, values.astype(np.float64), case.low, case.high)
+        expected = activate(activation, values.astype(np.float64), case.low, case.high, p.slopes)
     error = np.abs(p.output.inner.ravel() - expected)
     assert (error <= 3e-7 * np.maximum(1, np.abs(values))).all(), f"{error.max():.1e}"
     if activation in ("sigmoid", "swish"):  # relative as well, to the smallest normal numbers
@@ -346,7 +346,7 @@ def test_activations_over_their_whole_range(kernels: Kernels, table: str, activa
     p.picture.inner[...] = values.reshape(1, 1, -1, 1)
     kernels.run(p, table)
     with np.errstate(over="ignore", invalid="ignore"):
-        expected = activate(activation, values, case.low, case.high)
+        expected = activate(activation, values, case.low, case.high, p.slopes)
     np.testing.assert_allclose(p.output.inner.ravel(), expected, atol=1e-6)
     p.picture.inner[...] = np.nan
     kernels.run(p, table)

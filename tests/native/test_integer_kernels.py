@@ -63,7 +63,7 @@ def check(p: Prepared, tiles: bool = False) -> None:
         added = p.residual * (p.scales[0].astype(np.float64) if case.residual_scale else 1.0)
         sums, magnitude = sums + added, magnitude + np.abs(added)
     with np.errstate(over="ignore"):
-        expected = activate(case.activation, sums, case.low, case.high)
+        expected = activate(case.activation, sums, case.low, case.high, p.slopes)
     allowed = (2.4e-5 if tiles else 6e-7) * magnitude
     if case.finishes:
         expected = np.clip(expected * p.scales[1].astype(np.float64) + p.scales[2], 0.0, 2.5)

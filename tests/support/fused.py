@@ -229,7 +229,7 @@ class _Data(ctypes.Structure):
     _fields_ = tuple(
         (n, ctypes.c_void_p)
         for n in (
-            "input", "weights", "factor", "bias", "output", "rounded", "residual", "residual_scale",
+            "input", "weights", "factor", "bias", "output", "rounded", "residual", "residual_scale", "slopes",
             "second", "second_scale", "second_shift", "scratch", "weight_sums", "sum_bias", "weight_scale",
         )
     )  # fmt: skip
@@ -411,7 +411,8 @@ class Prepared:
     weights: Any
     bias: Any
     residual: Any
-    scales: tuple[Any, Any, Any]
+    scales: tuple[Any, Any, Any]  # of the residual, and scale and shift of the second output
+    slopes: Any
     picture: Picture
     output: Picture
     second: Picture | None
@@ -512,6 +513,9 @@ def prepare(case: Case, threads: int = 8, less: int = 0) -> Prepared:
         point("second_shift", channels(scales[2]))
         layer.second_low, layer.second_high = 0.0, 2.5
     layer.finishes = case.finishes
+    slopes = np.clip(normal(g.out_channels), -1, 1)
+    if case.activation == "prelu":
+        point("slopes", channels(slopes))
     size = compute_scratch_size(join_pixels(g, case.joined), case.algorithm, threads)  # type: ignore[arg-type]
     scratch = _aligned(b"\x01" * (size + 4096))
     scratch[size // 4 :] = GUARD
@@ -532,7 +536,22 @@ def prepare(case: Case, threads: int = 8, less: int = 0) -> Prepared:
     rest = scratch[size // 4 :]
     multiplied = stored.restored
     return Prepared(
-        case, x, multiplied, bias, residual, scales, picture, output, second, rounded, layer, data, arrays, rest, stored
+        case,
+        x,
+        multiplied,
+        bias,
+        residual,
+        scales,
+        slopes,
+        picture,
+        output,
+        second,
+        rounded,
+        layer,
+        data,
+        arrays,
+        rest,
+        stored,
     )
 
 

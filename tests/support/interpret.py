@@ -104,6 +104,8 @@ class Interpreter:
             out += other if scale is None else other * self.flat(scale)[:channels]
         if epilogue.activation == "clamp":
             out = np.clip(out, epilogue.low, epilogue.high)
+        elif epilogue.slopes is not None:
+            out = np.where(out > 0, out, out * self.flat(epilogue.slopes)[:channels])
         else:
             out = FUNCTIONS[epilogue.activation](out)
         if epilogue.second_scale is not None:

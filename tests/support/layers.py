@@ -17,6 +17,7 @@ LIBRARY = "COLDFORGE_TEST_FUSED"
 
 ACTIVATIONS = (
     "identity", "clamp", "sigmoid", "swish", "hard_sigmoid", "hard_swish", "gelu", "gelu_tanh", "tanh", "elu",
+    "prelu",
 )  # fmt: skip
 
 
@@ -31,7 +32,7 @@ def erf(x: Any) -> Any:
     return np.vectorize(math.erf)(x)
 
 
-def activate(name: str, x: Any, low: float, high: float) -> Any:
+def activate(name: str, x: Any, low: float, high: float, slopes: Any = 0.0) -> Any:
     """In float64."""
     sigmoid = 1 / (1 + np.exp(-x))
     hard = np.clip(x + 3, 0, 6) / 6
@@ -46,6 +47,7 @@ def activate(name: str, x: Any, low: float, high: float) -> Any:
         "gelu_tanh": lambda: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
         "tanh": lambda: np.tanh(x),
         "elu": lambda: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
+        "prelu": lambda: np.where(x > 0, x, x * slopes),
     }[name]()
 
 

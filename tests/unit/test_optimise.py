@@ -160,6 +160,26 @@ def test_hard_swish_is_told_between_affines_that_are_merged_with_it(
     np.testing.assert_allclose(answer, expected, 1e-4, 1e-5)
 
 
+@pytest.mark.parametrize("slopes", [np.float32(0.1), random(4, seed=5)], ids=["one", "of channels"])
+@pytest.mark.parametrize("form", ["select", "two relus"])
+def test_a_leaky_relu_is_told_with_one_slope_or_one_for_each_channel(form: str, slopes: Any) -> None:
+    m, kernel, shape = Module(), random(5, 4), (3, 4)
+    x = m.dot(m.parameter(3, 5), m.constant(kernel))
+    slope, zero = m.spread(slopes, shape), m.spread(0.0, shape)
+    if form == "select":
+        kept = m.elementwise("compare", x, zero, comparison_direction="GE", dtype="bool")
+        m.tuple(m.elementwise("select", kept, x, m.elementwise("multiply", x, slope), dtype="float32"))
+    else:
+        below = m.elementwise("multiply", slope, m.elementwise("maximum", m.elementwise("negate", x), zero))
+        m.tuple(m.elementwise("subtract", m.elementwise("maximum", x, zero), below))
+    program, plan, _ = lowered(m)
+    assert only_layer(plan).activation.name == "prelu"
+    x = 3 * random(3, 5)
+    (answer,) = Interpreter(program).run([x])
+    y = x @ kernel
+    np.testing.assert_allclose(answer, np.where(y > 0, y, slopes * y), 1e-4, 1e-5)
+
+
 @pytest.mark.parametrize("factor", [0.5, -0.25])
 def test_the_limits_of_a_clamp_follow_what_is_done_to_it(factor: float) -> None:
     m, kernel, bias = Module(), random(5, 4), random(4)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.compiler.lower.evaluate import AnyArray, apply_elementwise
-from builder.compiler.lower.hlo import Value, find_scalar
+from builder.compiler.lower.hlo import Value, find_channel_vector, find_scalar
 from builder.compiler.lower.steps.layer_step import ActivationName
 
 Array = NDArray[np.float64]
@@ -41,7 +41,7 @@ FUNCTIONS: dict[ActivationName, Callable[[Array], Array]] = {
     "tanh": np.tanh,
     "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
 }
-"""Function of each activation, in float64. "clamp" has parameters and is handled apart."""
+"""Function of each activation, in float64. "clamp" and "prelu" have parameters and are handled apart."""
 
 
 _CANCELLING = {"hard_sigmoid", "hard_swish", "gelu", "gelu_tanh"}
@@ -50,11 +50,12 @@ _CANCELLING = {"hard_sigmoid", "hard_swish", "gelu", "gelu_tanh"}
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation by name; ``low`` and ``high`` are limits of "clamp"."""
+    """An activation by name; ``low`` and ``high`` are limits of "clamp", ``slopes`` of "prelu", one a channel."""
 
     name: ActivationName = "identity"
     low: float = -math.inf
     high: float = math.inf
+    slopes: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def recognise_activation(value: Value, of: Value, region: set[Value]) -> ScaledA
         results = _evaluate_region(of, region, x)
     y = results.get(value)
     if y is None or not np.isfinite(y).all():
-        return None
+        return _recognise_slopes(value, of, region)
     for name, function in FUNCTIONS.items():
         if name == "identity":
             continue  # x + 1e-7 is nearly the identity, but before a logarithm it makes a difference
@@ -105,7 +106,21 @@ def recognise_activation(value: Value, of: Value, region: set[Value]) -> ScaledA
             return ScaledActivation(Activation(name))
     arguments = dict.fromkeys([(1.0, 0.0), *_find_arguments(region, results, x)])
     fits = (_fit_result(name, *argument, x, y) for argument in arguments for name in _SCALED)
-    return next((fit for fit in fits if fit is not None), None)
+    fitted = next((fit for fit in fits if fit is not None), None)
+    return fitted or _recognise_slopes(value, of, region)
+
+
+def _recognise_slopes(value: Value, of: Value, region: set[Value]) -> ScaledActivation | None:
+    """Return the leaky ReLU, whose slopes may differ from channel to channel, that turns ``of`` into ``value``."""
+    x = np.repeat(np.array([-1, -1e4, -3, -1e-3, 0, 1e-3, 1, 3, 1e4], np.float32)[:, None], of.dims[-1], axis=1)
+    with np.errstate(all="ignore"):
+        y = _evaluate_region(of, region, x).get(value)
+    if y is None:
+        return None
+    slopes = -y[0]
+    if not np.allclose(y, np.where(x > 0, x, x * slopes), rtol=1e-6, atol=0):
+        return None
+    return ScaledActivation(Activation("prelu", slopes=tuple(map(float, slopes))))
 
 
 _SCALED: tuple[ActivationName, ...] = ("sigmoid", "swish", "hard_swish", "gelu", "gelu_tanh", "tanh", "elu")
@@ -157,17 +172,21 @@ def _make_samples(constants: tuple[float, ...]) -> NDArray[np.float32]:
 
 
 def _evaluate_region(of: Value, region: set[Value], x: AnyArray) -> dict[Value, AnyArray]:
-    """Return the numbers of each value of ``region``, as far as they are known, where those of ``of`` are ``x``."""
+    """Return the numbers of each value of ``region``, as far as they are known, where those of ``of`` are ``x``.
+
+    The last of two dimensions of ``x`` are channels.
+    """
     results: dict[Value, AnyArray] = {of: x}
     for step in sorted(region - {of}, key=lambda v: v.number):
         operands: list[AnyArray] = []
         for operand in step.operands:
             if operand in results:
                 operands.append(results[operand])
-            elif (number := find_scalar(operand)) is not None:
-                operands.append(np.full_like(x, number))
-            else:
+                continue
+            vector = find_channel_vector(operand)
+            if vector is None or vector.size not in (1, x.shape[-1] if x.ndim > 1 else 1):
                 return results
+            operands.append(np.broadcast_to(vector.astype(np.float32), x.shape))
         result = operands[0] if step.op == "bitcast" else apply_elementwise(step, operands)
         if result is None:
             return results

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from dataclasses import replace
 
+import numpy as np
+
 from builder.compiler.lower.activations import Activation
 from builder.compiler.lower.allocation import PlacedImage, resize_buffer
 from builder.compiler.lower.attention import Attention
@@ -163,6 +165,7 @@ class _ProgramBuilder(IntegerAllocator):
     ) -> Epilogue:
         affine, finish = layer.affine, layer.second.finish if layer.second else layer.finish
         bias, factor = self._place_channels(affine.shift, joined), affine.residual_scale
+        slopes = layer.activation.slopes
         low, high = _get_limits(layer.activation)
         if factor is not None and (factor == 1).all():
             factor = None
@@ -173,6 +176,7 @@ class _ProgramBuilder(IntegerAllocator):
             high,
             residual=part.cut_view(residual.make_view()) if residual else None,
             residual_scale=None if factor is None else self._place_channels(factor, joined),
+            slopes=self._place_channels(np.array(slopes), joined) if slopes else None,
         )
         if finish is None:
             return epilogue

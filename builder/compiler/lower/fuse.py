@@ -17,7 +17,7 @@ import numpy as np
 from builder.compiler.lower.activations import Activation, ScaledActivation, match_clamp, recognise_activation
 from builder.compiler.lower.evaluate import ELEMENTWISE
 from builder.compiler.lower.fold import Affine, fold_operation
-from builder.compiler.lower.hlo import Dag, Value, find_scalar
+from builder.compiler.lower.hlo import Dag, Value, find_channel_vector
 from builder.compiler.lower.layers import Core
 
 _LONGEST_ACTIVATION = 120
@@ -153,7 +153,7 @@ def _extend_chain(chain: _FusionChain, rank: dict[Value, int]) -> bool:
             and (_extend_clamp(chain, users[0]) or _extend_finish(chain, users[0]))
         )
     match = _match_activation(chain.current, chain.dag, chain.stops)
-    if match is not None:
+    if match is not None and len(match[1].activation.slopes) in (0, chain.core.geometry.out_channels):
         value, scaled, region = match
         _apply_activation(chain, scaled)
         chain.advance_to(value, region)
@@ -211,8 +211,8 @@ def _extend_clamp(chain: _FusionChain, user: Value) -> bool:
         if change is None or not change.uniform:
             return False
         scale, shift = float(change.scale[0]), float(change.shift[0])
-        limits = sorted(limit * scale + shift for limit in (chain.activation.low, chain.activation.high))
-        chain.affine, chain.activation = _scale_all(chain.affine, scale, shift), Activation("clamp", *limits)
+        low, high = sorted(limit * scale + shift for limit in (chain.activation.low, chain.activation.high))
+        chain.affine, chain.activation = _scale_all(chain.affine, scale, shift), Activation("clamp", low, high)
         chain.matched.append("affine")
     chain.advance_to(user, {chain.current})
     return True
@@ -265,7 +265,9 @@ def _match_activation(
     """Find the furthest value that is an activation of ``start`` and whose intermediate values nothing else reads."""
     region, best = {start}, None
     while len(region) < _LONGEST_ACTIVATION:
-        ready = [u for v in region for u in dag.users[v] if u not in region and _is_scalar_step(u, v, start, region)]
+        ready = [
+            u for v in region for u in dag.users[v] if u not in region and _is_elementwise_step(u, v, start, region)
+        ]
         if not ready:
             break
         latest = min(ready, key=lambda v: v.number)
@@ -281,13 +283,13 @@ def _match_activation(
     return best
 
 
-def _is_scalar_step(value: Value, of: Value, start: Value, region: set[Value]) -> bool:
-    """Return whether ``value`` is elementwise on region members and scalars, or the same bytes as a member."""
+def _is_elementwise_step(value: Value, of: Value, start: Value, region: set[Value]) -> bool:
+    """Return whether ``value`` is elementwise on region members and constants, or the same bytes as a member."""
     if _has_same_pixels(value, of, start.dims[-1]):
         return True
     if value.op not in ELEMENTWISE or value.elements != start.elements or not value.row_major:
         return False
-    return all(operand in region or find_scalar(operand) is not None for operand in value.operands)
+    return all(operand in region or find_channel_vector(operand) is not None for operand in value.operands)
 
 
 def _match_second(end: Value, dag: Dag, channels: int, stored: AbstractSet[Value]) -> SecondOutput | None:

@@ -136,6 +136,7 @@ INLINE vec activate(cf_activation kind, vec x, vec low, vec high) {
                (splat(1.0f) + tanh_vec(splat(0.79788456f) * (x + splat(0.044715f) * x * x * x)));
     case CF_TANH: return tanh_vec(x);
     case CF_ELU: return elu_vec(x);
+    case CF_PRELU: break; /* it needs its channels' slopes: store_clamped */
     }
     return x;
 }

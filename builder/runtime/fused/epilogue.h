@@ -33,6 +33,27 @@ INLINE void store_activated(cf_activation kind, float *const *outputs, int64_t c
     }
 }
 
+/* The same of CF_PRELU, after the residual if there is one. */
+INLINE void store_sloped(const int added, const cf_pixel_pointers *pointers, int64_t at, int64_t count,
+                         int64_t channel, int64_t channels, const float *sums, int64_t sums_stride,
+                         const float *slopes) {
+    for (int64_t i = 0; i < count; i++) {
+        const float *residual = added ? pointers->residual[at + i] + channel : NULL;
+        float *output = pointers->output[at + i] + channel;
+        int64_t j = 0;
+        for (; j + CF_LANES <= channels; j += CF_LANES) {
+            const vec v = added ? load(sums + j) + load(residual + j) : load(sums + j);
+            store(output + j, choose(v > zero(), v, v * load(slopes + j)));
+        }
+        if (j < channels) {
+            const int64_t n = channels - j;
+            const vec v = added ? load(sums + j) + load_upto(residual + j, n) : load(sums + j);
+            store_some(output + j, choose(v > zero(), v, v * load_upto(slopes + j, n)), n);
+        }
+        sums += sums_stride;
+    }
+}
+
 /* Store the second output, which is made of what was stored in `outputs`: as floats, in their place, as bytes. */
 static void store_second(const cf_layer *layer, const cf_layer_data *data, const cf_pixel_pointers *pointers,
                          int64_t at, int64_t count, int64_t channel, int64_t channels, float *const *outputs) {
@@ -69,7 +90,8 @@ INLINE int plain_hard_swish(const cf_layer *layer, const cf_layer_data *data) {
            stored_bytes(data) == NULL;
 }
 
-/* The epilogue of a clamp, in one pass: whatever is stored beside its floats would be read from memory again. */
+/* The epilogue of a clamp or CF_PRELU, in one pass: whatever is stored beside its floats would be read from memory
+ * again. */
 static void store_clamped(const cf_layer *layer, const cf_layer_data *data, const cf_pixel_pointers *pointers,
                           int64_t at, int64_t count, int64_t channel, int64_t channels, const float *sums,
                           int64_t sums_stride) {
@@ -78,6 +100,8 @@ static void store_clamped(const cf_layer *layer, const cf_layer_data *data, cons
     const int two = has_second(data);
     const float *scale = two ? data->second_scale + channel : NULL;
     const float *shift = two ? data->second_shift + channel : NULL;
+    const float *slopes = data->slopes != NULL ? data->slopes + channel : NULL;
+    const float *residual_scale = data->residual_scale != NULL ? data->residual_scale + channel : NULL;
     cf_quantiser q;
     if (stored_bytes(data) != NULL) q = two ? output_quantiser(layer) : clamping_quantiser(layer);
     for (int64_t i = at; i < at + count; i++) {
@@ -88,7 +112,12 @@ static void store_clamped(const cf_layer *layer, const cf_layer_data *data, cons
         for (int64_t j = 0; j < channels; j += CF_LANES) {
             const int64_t n = channels - j;
             vec v = load(sums + j);
-            if (residual != NULL) v += load_upto(residual + j, n);
+            if (residual != NULL && residual_scale != NULL) {
+                v += load_upto(residual + j, n) * load_upto(residual_scale + j, n);
+            } else if (residual != NULL) {
+                v += load_upto(residual + j, n);
+            }
+            if (slopes != NULL) v = choose(v > zero(), v, v * load_upto(slopes + j, n));
             const vec first = clamp(v, low, high);
             if (two) v = clamp(first * load_upto(scale + j, n) + load_upto(shift + j, n), second_low, second_high);
             if (output != NULL) store_upto(output + j, layer->finishes ? v : first, n);
@@ -109,7 +138,16 @@ static __attribute__((noinline)) void run_epilogue(const cf_layer *layer, const 
                                                    int64_t channel, int64_t channels, float *sums,
                                                    int64_t sums_stride) {
     const int more = has_second(data) || stored_bytes(data) != NULL;
-    if (more && layer->activation == CF_CLAMP && data->residual_scale == NULL) {
+    if (layer->activation == CF_PRELU && !more && data->residual_scale == NULL) {
+        const float *slopes = data->slopes + channel;
+        if (data->residual == NULL) {
+            store_sloped(0, pointers, at, count, channel, channels, sums, sums_stride, slopes);
+        } else {
+            store_sloped(1, pointers, at, count, channel, channels, sums, sums_stride, slopes);
+        }
+        return;
+    }
+    if (layer->activation == CF_PRELU || (more && layer->activation == CF_CLAMP)) {
         store_clamped(layer, data, pointers, at, count, channel, channels, sums, sums_stride);
         return;
     }
@@ -135,6 +173,7 @@ static __attribute__((noinline)) void run_epilogue(const cf_layer *layer, const 
         CASE(CF_GELU_TANH)
         CASE(CF_TANH)
         CASE(CF_ELU)
+    case CF_PRELU: break; /* done above */
     }
 #undef CASE
     if (has_second(data)) {

@@ -66,7 +66,8 @@ typedef enum {
     CF_GELU,
     CF_GELU_TANH,
     CF_TANH,
-    CF_ELU
+    CF_ELU,
+    CF_PRELU /* x * slope where x is negative, a slope for each channel */
 } cf_activation;
 
 /* See LayerStep and Epilogue in builder/compiler/lower/steps/layer_step.py. */
@@ -105,6 +106,7 @@ typedef struct {
     float *output;
     int8_t *rounded;
     const float *residual, *residual_scale;
+    const float *slopes; /* of CF_PRELU, a channel vector as bias is */
     float *second;
     const float *second_scale, *second_shift;
     float *scratch;

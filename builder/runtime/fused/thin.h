@@ -215,7 +215,7 @@ static void thin_pack_phase(const cf_thin *t, const cf_thin_block *b, int64_t do
 
 /* Whether sums become outputs one by one, so that their pixels may lie in the lanes. */
 INLINE int plain_epilogue(const cf_layer_data *data) {
-    return data->residual == NULL && !has_second(data) && stored_bytes(data) == NULL;
+    return data->residual == NULL && data->slopes == NULL && !has_second(data) && stored_bytes(data) == NULL;
 }
 
 /* The epilogue of `count` output channels from `channel` on, and the way back to pixels of adjacent channels. */

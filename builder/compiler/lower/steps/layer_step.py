@@ -32,7 +32,7 @@ from builder.compiler.lower.steps.quantisation import Quantisation, RoundedImage
 from builder.config.schema import WeightType
 
 ActivationName = Literal[
-    "identity", "clamp", "sigmoid", "swish", "hard_sigmoid", "hard_swish", "gelu", "gelu_tanh", "tanh", "elu"
+    "identity", "clamp", "sigmoid", "swish", "hard_sigmoid", "hard_swish", "gelu", "gelu_tanh", "tanh", "elu", "prelu"
 ]
 
 
@@ -42,8 +42,8 @@ class Epilogue:
 
     value = sum + bias; value += residual * residual_scale (scale 1 if None); value = activation(value); and if there is
     ``second_scale`` also second = clamp(value * second_scale + second_shift), stored as floats if ``second`` is a View.
-    ``finishes``: second takes the place of value.
-    Channel vectors (bias, scales, shifts) are weights padded with zeros to a multiple of 32 floats.
+    ``finishes``: second takes the place of value. ``slopes``: of "prelu".
+    Channel vectors (bias, scales, shifts, slopes) are weights padded with zeros to a multiple of 32 floats.
     """
 
     bias: Reads[Buffer]
@@ -52,6 +52,7 @@ class Epilogue:
     high: float = float("inf")
     residual: Reads[View | None] = None
     residual_scale: Reads[Buffer | None] = None
+    slopes: Reads[Buffer | None] = None
     second: Writes[View | None] = None
     second_scale: Reads[Buffer | None] = None
     second_shift: Reads[Buffer | None] = None
@@ -216,6 +217,7 @@ class LayerStep(Step):
             "rounded": rounded.view.buffer if rounded else None,
             "residual": e.residual.buffer if e.residual else None,
             "residual_scale": e.residual_scale,
+            "slopes": e.slopes,
             "second": e.second.buffer if e.second else None,
             "second_scale": e.second_scale,
             "second_shift": e.second_shift,

@@ -96,11 +96,8 @@ def prepare(network: Network, int8_engines: Collection[str] = ()) -> dict[str, A
     if int8_engines:
         _prepare_int8(network, graph, bundle.library, peer)
     ready = {
-        "what": network.what,
         "parameters": json.loads((folder / "keras" / "model.json").read_text())["parameters"],
-        "feed": list(graph.feeds[0].spec.shape),
         "fetches": [(port.spec.dtype, list(port.spec.shape)) for port in graph.fetches],
-        "outputs": [port.tensor for port in graph.fetches],
         "layer_bytes": sum(p.stat().st_size for p in bundle.layer.rglob("*") if p.is_file()),
         "how": how,
         "failed": failed,

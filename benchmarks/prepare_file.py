@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -59,7 +59,6 @@ def prepare_file(network: ModelFile) -> None:
         place("litert", lambda to: copy_tflite(file, sizes, to))
         place("openvino", lambda to: convert_openvino(file, sizes, to))
     ready = {
-        "what": network.what,
         "parameters": json.loads(bundle.manifest.read_text())["lowering"]["weights"]["as_float32"] // 4,
         "fetches": [(port.spec.dtype, list(port.spec.shape)) for port in graph.fetches],
         "layer_bytes": sum(p.stat().st_size for p in bundle.layer.rglob("*") if p.is_file()),
@@ -118,6 +117,4 @@ def convert_openvino(file: Path, sizes: Mapping[str, tuple[int, ...]], target: P
 
 
 if __name__ == "__main__":
-    found = find_network(sys.argv[1])
-    assert isinstance(found, ModelFile)
-    prepare_file(found)
+    prepare_file(cast(ModelFile, find_network(sys.argv[1])))

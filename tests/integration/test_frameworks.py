@@ -235,6 +235,16 @@ def test_operators_that_are_not_read_are_listed(exchanged: Path, capsys: pytest.
     assert "coldforge docs tflite" in said
 
 
+def test_sizes_that_a_tflite_file_leaves_open(exchanged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = empty_project(tmp_path, monkeypatch)
+    lines = '[[feeds]]\nname = "input0"\nshapes = [[1, 9, 11, 3], [1, 16, 16, 3]]\n'
+    (tmp_path / "model.toml").write_text(f'[model]\nsource = "{exchanged}/open.tflite"\nname = "open"\n{lines}')
+    assert main(["bundle", "model.toml", "--in", "host"]) == 0
+    manifest = json.loads(Bundle.load(project.dist / "open").manifest.read_text())
+    assert manifest["verification"]["passed"]
+    assert len(manifest["verification"]["outputs"]) == 2
+
+
 @pytest.mark.parametrize("form", ["tflite", "onnx"])
 def test_a_batch_of_a_model_that_is_made_for_one_row(
     exchanged: Path, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

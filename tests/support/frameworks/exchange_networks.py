@@ -2,7 +2,8 @@
 
 ``signatures.tflite`` has two signatures, ``encode`` and ``decode``; a file ``signatures-NAME.npz`` for each has an
 input and the answer. ``row.tflite`` and ``row.onnx`` are made for a batch of 1, so that they mix the rows of any other.
-``unsupported.tflite`` has two operators that are not read. It runs in the environment of ONNX's and LiteRT's models.
+``open.tflite`` takes images of any size. ``unsupported.tflite`` has two operators that are not read. It runs in the
+environment of ONNX's and LiteRT's models.
 """
 
 from __future__ import annotations
@@ -46,6 +47,21 @@ def make_tflite_row() -> bytes:
     return write_model(FileGraph(tensors, operators, [0], [5]))
 
 
+def make_open() -> bytes:
+    """The mean of a convolution over images whose sizes the file leaves open."""
+    kernel = np.random.default_rng(0).standard_normal((4, 3, 3, 3)).astype(np.float32)
+    strides = {"strideW": 1, "strideH": 1, "dilationWFactor": 1, "dilationHFactor": 1}
+    operators = [
+        FileOperator("CONV_2D", [0, 1, 2], [3], make_options("Conv2DOptions", **strides)),
+        FileOperator("MEAN", [3, 4], [5], make_options("ReducerOptions")),
+    ]
+    tensors = [
+        FileTensor((1, 1, 1, 3), signature=(1, -1, -1, 3)), constant(kernel), constant(np.zeros(4, np.float32)),
+        FileTensor((1, 1, 1, 4), signature=(1, -1, -1, 4)), constant([1, 2], np.int32), FileTensor((1, 4)),
+    ]  # fmt: skip
+    return write_model(FileGraph(tensors, operators, [0], [5], signature="serving_default"))
+
+
 def make_unsupported() -> bytes:
     """A custom operator and random numbers."""
     operators = [
@@ -77,6 +93,7 @@ def main(folder: Path) -> None:
     (folder / "signatures.tflite").write_bytes(data)
     (folder / "row.tflite").write_bytes(make_tflite_row())
     (folder / "unsupported.tflite").write_bytes(make_unsupported())
+    (folder / "open.tflite").write_bytes(make_open())
     (folder / "row.onnx").write_bytes(make_onnx_row())
     interpreter = Interpreter(model_content=data)
     for name, size in (("encode", 6), ("decode", 3)):

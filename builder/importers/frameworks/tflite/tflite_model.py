@@ -18,6 +18,9 @@ from builder.importers.frameworks.tflite.tflite_graph import TfliteSubgraph
 from builder.importers.loaded import choose_signature, make_names_unique
 from builder.importers.ports import GraphFacts, ModelPorts, PortInfo
 
+_STARTS_ANEW = (
+    "the states of its recurrent operators are zero when a run begins, as after LiteRT's reset_all_variables()"
+)
 _ENDINGS = {"LOGISTIC": "Sigmoid", "SOFTMAX": "Softmax", "LOG_SOFTMAX": "LogSoftmax"}
 
 
@@ -70,6 +73,7 @@ def open_tflite(path: Path, signature: str | None = None) -> FrameworkModel:
         signature,
         there,
         _find_endings(main, fetches),
+        warnings=(_STARTS_ANEW,) if any(tensor.is_variable for tensor in main.tensors) else (),
         origin=file.description,
     )
     states = dict(zip(make_names_unique(written), map(first.__getitem__, written), strict=True))

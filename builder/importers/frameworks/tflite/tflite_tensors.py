@@ -43,7 +43,10 @@ class TensorScale:
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A tensor of a graph; ``data`` is None unless it is constant, ``kind`` the name of its type in the file."""
+    """A tensor of a graph; ``data`` is None unless it is constant, ``kind`` the name of its type in the file.
+
+    ``is_variable``: whether it is the state of a recurrent operator, and then ``data`` has its zeros.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -52,6 +55,7 @@ class Tensor:
     dtype: Any
     data: Any
     quantisation: TensorScale | None
+    is_variable: bool = False
 
     @property
     def is_quantised(self) -> bool:
@@ -112,7 +116,7 @@ def read_tensor(model: Any, tensor: Any) -> Tensor:
     data, quantisation = _read_data(model, tensor, name, kind, dtype, shape), _read_quantisation(tensor.quantization)
     if tensor.isVariable:  # The state of a recurrent layer begins at zero.
         data = np.full(shape, 0 if quantisation is None else quantisation.zero[0], dtype)
-    return Tensor(name, shape, signature, kind, dtype, data, quantisation)
+    return Tensor(name, shape, signature, kind, dtype, data, quantisation, bool(tensor.isVariable))
 
 
 def _read_quantisation(quantisation: Any) -> TensorScale | None:

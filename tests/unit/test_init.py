@@ -105,7 +105,7 @@ def test_images_may_have_their_channels_first(
 
 
 def test_images_of_int8(model: Path) -> None:
-    feed = PortInfo("x", "int8", (1, 96, 96, 3), quantised=(1 / 255, -128))
+    feed = PortInfo("x", "int8", (None, 96, 96, 3), quantised=(1 / 255, -128))
     scores = PortInfo("scores", "int8", (1, 10), quantised=(1 / 256, -128))
     for fetch, kind in (
         (CLASSES, "classification"),

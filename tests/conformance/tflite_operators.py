@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from builder.importers.frameworks.tflite.ops import REFUSED
-from builder.importers.frameworks.tflite.tflite_graph import read_graph
+from builder.importers.frameworks.tflite.tflite_file import read_file
 from tests.support.frameworks.tflite_cases import KINDS, Case, Kind, list_cases, make_file
 from tests.support.frameworks.tflite_files import run_interpreter
 
@@ -63,7 +63,7 @@ class LiteRt:
 
 def run_files(files: list[tuple[bytes, list[Any]]]) -> list[Any]:
     """Return our outputs of files on feeds: a list for each file, or what is wrong with it."""
-    graphs = [read_graph(data, "case")[0] for data, _ in files]
+    graphs = [read_file(data, "case").graph for data, _ in files]
 
     def compute(feeds: list[list[Any]]) -> list[list[Any]]:
         return [list(map(jnp.asarray, graph.run(values, {}))) for graph, values in zip(graphs, feeds, strict=True)]

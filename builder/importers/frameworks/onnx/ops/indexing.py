@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from builder.importers.frameworks.array_functions import encode_one_hot, reverse_sequences
 from builder.importers.frameworks.graph_values import Value, read_int
 from builder.importers.frameworks.operator_table import OperatorTable
 
@@ -54,6 +55,9 @@ OPS.enter_all(
         "ScatterND": lambda x, indices, updates, *, reduction="none": _update(
             _find_parts(x, indices), updates, reduction
         ),
+        "ReverseSequence": lambda x, lengths, *, batch_axis=1, time_axis=0: reverse_sequences(
+            x, lengths, batch_axis, time_axis
+        ),
     }
 )
 OPS["", "Scatter"] = OPS["", "ScatterElements"]
@@ -90,18 +94,5 @@ def write_cache(cache: Value, update: Value, positions: Value = None, *, axis: i
 def one_hot(indices: Value, depth: Value, values: Value, *, axis: int = -1) -> Value:
     """Return ``values[1]`` at the position of each index along a new axis of ``depth``, ``values[0]`` elsewhere."""
     size = read_int(depth)
-    axis = axis + np.ndim(indices) + 1 if axis < 0 else axis
-    places = jnp.arange(size).reshape([-1 if i == axis else 1 for i in range(np.ndim(indices) + 1)])
-    wanted = jnp.expand_dims(_count_from_front(jnp.trunc(indices).astype(np.int64), size), axis)
-    return jnp.where(places == wanted, values[1], values[0])
-
-
-@OPS.define("ReverseSequence")
-def reverse_sequences(x: Value, lengths: Value, *, batch_axis: int = 1, time_axis: int = 0) -> Value:
-    """Return ``x`` with the first ``lengths`` elements of each sequence reversed in time."""
-    x = jnp.moveaxis(jnp.asarray(x), (batch_axis, time_axis), (0, 1))
-    times = jnp.arange(x.shape[1])[None, :]
-    count = jnp.asarray(lengths)[:, None]
-    where = jnp.where(times < count, count - 1 - times, times)
-    result = jnp.take_along_axis(x, where.reshape(where.shape + (1,) * (x.ndim - 2)), 1)
-    return jnp.moveaxis(result, (0, 1), (batch_axis, time_axis))
+    wanted = _count_from_front(jnp.trunc(indices).astype(np.int64), size)
+    return encode_one_hot(wanted, size, (values[0], values[1]), axis)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from builder.importers.frameworks.array_functions import accumulate
 from builder.importers.frameworks.graph_values import Value, find_lowest, list_axes, read_int
 from builder.importers.frameworks.operator_table import OperatorTable
 
@@ -65,23 +66,12 @@ def _find_extreme(function: Callable[..., Any], x: Value, *, axis: int = 0, **ke
     return (x.shape[axis] - 1 - index if last else index).astype(np.int64)
 
 
-def _accumulate(function: Callable[..., Any], first: int, x: Value, axis: Value, **keys: Any) -> Value:
-    """Return the sums or products of all elements up to each one along an axis; ``first``: that of none."""
-    position = list_axes(axis, x.ndim)[0]
-    x = jnp.flip(x, position) if keys.get("reverse") else jnp.asarray(x)
-    if keys.get("exclusive"):
-        head = lax.slice_in_dim(x, 0, x.shape[position] - 1, axis=position)
-        x = jnp.concatenate([jnp.full_like(lax.slice_in_dim(x, 0, 1, axis=position), first), head], position)
-    result = function(x, axis=position, dtype=x.dtype)
-    return jnp.flip(result, position) if keys.get("reverse") else result
-
-
 OPS.enter_all(
     {
         "ArgMax": functools.partial(_find_extreme, jnp.argmax),
         "ArgMin": functools.partial(_find_extreme, jnp.argmin),
-        "CumProd": functools.partial(_accumulate, jnp.cumprod, 1),
-        "CumSum": functools.partial(_accumulate, jnp.cumsum, 0),
+        "CumProd": lambda x, axis, **keys: accumulate(jnp.cumprod, 1, x, list_axes(axis, x.ndim)[0], **keys),
+        "CumSum": lambda x, axis, **keys: accumulate(jnp.cumsum, 0, x, list_axes(axis, x.ndim)[0], **keys),
     }
 )
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from builder.importers.frameworks.array_functions import accumulate
 from builder.importers.frameworks.graph_values import Value, list_axes, read_int, read_ints
 from builder.importers.frameworks.operator_table import OperatorTable
 
@@ -37,11 +38,8 @@ OPS.enter("RFFT2D", lambda _, x, sizes: jnp.fft.rfft2(jnp.asarray(x), tuple(read
 @OPS.define("CUMSUM")
 def add_up(options: Any, x: Value, axis: Value) -> Value:
     """Return the sums of all elements up to each one along an axis."""
-    where = read_int(axis)
-    values = jnp.flip(x, where) if options.reverse else jnp.asarray(x)
-    result = jnp.cumsum(values, where, dtype=values.dtype)
-    result = result - values if options.exclusive else result
-    return jnp.flip(result, where) if options.reverse else result
+    (where,) = list_axes(axis, np.ndim(x))
+    return accumulate(jnp.cumsum, 0, x, where, reverse=options.reverse, exclusive=options.exclusive)
 
 
 @OPS.define("L2_NORMALIZATION")

@@ -10,6 +10,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from jax import lax
 
+from builder.importers.frameworks.array_functions import reverse_sequences
 from builder.importers.frameworks.graph_values import Value, is_known, list_axes, read_array, read_int, read_ints
 from builder.importers.frameworks.operator_table import OperatorTable
 from builder.importers.frameworks.tflite.tflite_tensors import Tensor
@@ -44,6 +45,7 @@ OPS.enter(
     "RESHAPE",
     lambda options, x, shape=None: jnp.reshape(x, read_ints(_first(shape, getattr(options, "newShape", None)))),
 )
+OPS.enter("REVERSE_SEQUENCE", lambda options, x, n: reverse_sequences(x, n, options.batchDim, options.seqDim))
 OPS.enter("UNPACK", lambda options, x: [*jnp.moveaxis(jnp.asarray(x), options.axis, 0)])
 OPS.enter("SPLIT", lambda options, axis, x: list(jnp.split(x, options.numSplits, read_int(axis))))
 OPS.enter("MATRIX_DIAG", lambda _, x: jnp.where(np.eye(np.shape(x)[-1]) > 0, x[..., None], jnp.zeros((), x.dtype)))
@@ -131,16 +133,6 @@ def pad_inside(options: Any, x: Value, filler: Value) -> Value:
     """Return ``x`` with ``filler`` around it and between its elements."""
     widths = zip(options.edgePaddingLow, options.edgePaddingHigh, options.interiorPadding, strict=True)
     return _pad_lines(x, filler, list(widths))
-
-
-@OPS.define("REVERSE_SEQUENCE")
-def reverse_sequences(options: Any, x: Value, lengths: Value) -> Value:
-    """Return ``x`` with the first ``lengths`` elements of each sequence reversed."""
-    x = jnp.moveaxis(jnp.asarray(x), (options.batchDim, options.seqDim), (0, 1))
-    times, count = jnp.arange(x.shape[1])[None, :], jnp.asarray(lengths)[:, None]
-    where = jnp.where(times < count, count - 1 - times, times)
-    result = jnp.take_along_axis(x, where.reshape(where.shape + (1,) * (x.ndim - 2)), 1)
-    return jnp.moveaxis(result, (0, 1), (options.batchDim, options.seqDim))
 
 
 @OPS.define("MATRIX_SET_DIAG")

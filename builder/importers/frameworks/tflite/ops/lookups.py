@@ -12,6 +12,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from jax import lax
 
+from builder.importers.frameworks.array_functions import encode_one_hot
 from builder.importers.frameworks.graph_values import Value, find_lowest, read_array, read_int, read_ints
 from builder.importers.frameworks.operator_table import OperatorTable
 
@@ -35,9 +36,7 @@ OPS.enter("DYNAMIC_UPDATE_SLICE", _update_slice)
 @OPS.define("ONE_HOT")
 def one_hot(options: Any, indices: Value, depth: Value, on: Value, off: Value) -> Value:
     """Return ``on`` at the position of each index along a new axis of ``depth``, ``off`` elsewhere."""
-    axis = options.axis % (np.ndim(indices) + 1)
-    places = jnp.arange(read_int(depth)).reshape([-1 if i == axis else 1 for i in range(np.ndim(indices) + 1)])
-    return jnp.where(jnp.expand_dims(indices, axis) == places, on, off)
+    return encode_one_hot(indices, read_int(depth), (off, on), options.axis)
 
 
 @OPS.define("GATHER")

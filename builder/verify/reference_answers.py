@@ -29,6 +29,7 @@ from builder.importers.samples.golden_inputs import (
     NOT_FINITE,
     PROBES,
     is_text,
+    list_drawn_feeds,
     make_cases,
     make_further_cases,
     make_scaled_cases,
@@ -91,8 +92,10 @@ def make_golden_file(spec: ModelSpec, graph: FrozenGraph) -> None:
     outputs = list_outputs(spec, tuple(port.spec for port in graph.fetches))
     types, ends = read_graph(graph, reference).feeds, _is_fit_for_ends(graph, reference)
     del reference  # Weights are large.
-    golden = [port.golden_spec for port in graph.feeds]
-    drawn = [replace(feed, dtype="int32") if types.get(feed.name) == WHOLE else feed for feed in golden]
+    drawn = [
+        replace(feed, dtype="int32") if types.get(feed.name) == WHOLE else feed
+        for feed in list_drawn_feeds(spec, graph)
+    ]
     calls: dict[str, Feeds] = {**dict(_cast_calls(make_cases(spec, drawn), feeds)), **dict(read_examples(graph))}
     if not ends:
         calls.pop(ENDS, None)

@@ -8,10 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builder.config import FeedSpec
+from builder.config import FeedSpec, TextSpec
 from builder.config.tensor import IndexRange, TensorSpec
-from builder.importers.graph import GraphPort
-from builder.importers.samples.golden_inputs import RANDOM_CASES, make_cases, make_extremes, make_random_values
+from builder.importers.graph import FrozenGraph, GraphPort
+from builder.importers.samples.golden_inputs import (
+    RANDOM_CASES,
+    list_drawn_feeds,
+    make_cases,
+    make_extremes,
+    make_random_values,
+)
 from tests.support.hand_model import model_spec
 
 FLOATS, INDICES = ("float32", "float64"), ("int16", "uint16", "int32", "uint32", "int64", "uint64")
@@ -100,9 +106,11 @@ def test_indices_are_whole_numbers_in_their_range(dtype: str) -> None:
 @pytest.mark.parametrize("symbols", [2, 7, 257])
 def test_numbers_of_a_one_hot_encoding_are_drawn_from_all_of_them(symbols: int) -> None:
     port = GraphPort(TensorSpec("ids", "int32", (50, 100)), "feed/ids:0", symbols)
-    found = dict(make_cases(replace(model_spec(), image=None), [port.golden_spec]))
+    graph, spec = FrozenGraph(Path("graph"), (port,), ()), replace(model_spec(), image=None)
+    found = dict(make_cases(spec, list_drawn_feeds(spec, graph)))
     assert set(found["random-0"]["ids"].ravel().tolist()) == set(range(min(symbols, 256)))
-    assert replace(port, symbols=0).golden_spec == port.spec
+    assert list_drawn_feeds(spec, replace(graph, feeds=(replace(port, symbols=0),))) == [port.spec]
+    assert list_drawn_feeds(replace(spec, text=TextSpec(Path("tokenizer.json"))), graph) == [port.spec]
 
 
 def test_the_last_random_case_has_zeros_of_both_signs_among_its_floats() -> None:

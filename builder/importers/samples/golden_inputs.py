@@ -50,6 +50,11 @@ _FAR = (1 << 31) - 1
 """The end of a range of indices that no table limits."""
 
 
+def list_drawn_feeds(spec: ModelSpec, graph: FrozenGraph) -> list[TensorSpec]:
+    """Return the feeds of ``graph`` as golden inputs are drawn for them; ids of a text are not drawn, and stay."""
+    return [port.spec if spec.text else port.golden_spec for port in graph.feeds]
+
+
 def make_cases(spec: ModelSpec, feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[str, Array]]]:
     """Yield every case's name and its arrays by feed, seeded by the feeds' names and so the same on every machine."""
     if spec.text:

@@ -371,6 +371,16 @@ def make_lstm(dtype: Any, bits: int) -> Case:
     return "UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, like(hidden, (2, 5, 7)), options
 
 
+@define("SVDF", (I8,))
+def make_svdf(dtype: Any) -> Case:
+    x, features = quantised(dtype, (2, 6), 0.02), make_weights(dtype, (8, 6), 0, per_channel=False)
+    times = constant(rng.integers(-9999, 9999, (8, 3)).astype(np.int16), scale=[2.0**-12], zero=[0])
+    bias = constant(rng.integers(-99999, 99999, 4).astype(np.int32), scale=[2.0**-24], zero=[0])
+    state = dataclasses.replace(quantised(I16, (2, 24), 2.0**-10), is_variable=True)
+    options = fused("SVDFOptions", 1, rank=2)
+    return "SVDF", [x, features, times, bias, state], quantised(dtype, (2, 4), 0.3), options
+
+
 def make_dynamic_weights(shape: Sequence[int], axis: int, variant: str) -> FileTensor:
     """Return weights of 8 or 4 bits for real inputs."""
     kernel = make_weights(I8, shape, axis, per_channel=variant != "one scale")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from builder.importers.frameworks.tflite.integers import (
     dynamic_range,
     integer_arithmetic,
+    integer_moves,
     integer_products,
     integer_recurrence,
     integer_reductions,
@@ -16,7 +17,14 @@ from builder.importers.frameworks.tflite.integers.integer_values import IntegerO
 from builder.importers.frameworks.tflite.tflite_tensors import Tensor
 
 INTEGER_OPERATORS = IntegerTable()
-for _family in (integer_arithmetic, integer_products, integer_recurrence, integer_reductions, integer_tables):
+for _family in (
+    integer_arithmetic,
+    integer_moves,
+    integer_products,
+    integer_recurrence,
+    integer_reductions,
+    integer_tables,
+):
     INTEGER_OPERATORS.update(_family.OPS)
 
 

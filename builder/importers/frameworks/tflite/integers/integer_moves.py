@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
+
+from builder.importers.frameworks.tflite.integers.integer_values import IntegerTable, Value
+from builder.importers.frameworks.tflite.ops.arrangement import pad_array
 from builder.importers.frameworks.tflite.tflite_tensors import Tensor
 
+OPS = IntegerTable()
 MOVES = frozenset({
     "ARG_MAX", "ARG_MIN", "BATCH_TO_SPACE_ND", "BROADCAST_TO", "CONCATENATION", "DEPTH_TO_SPACE",
     "DYNAMIC_UPDATE_SLICE", "EMBEDDING_LOOKUP", "EXPAND_DIMS", "FILL", "GATHER", "GATHER_ND", "MAXIMUM", "MINIMUM",
@@ -19,3 +25,8 @@ def has_one_grid(tensors: Sequence[Tensor | None]) -> bool:
     """Say whether all quantised tensors among ``tensors`` have one scale and zero point."""
     grids = {(float(item.step), item.zero) for item in tensors if item is not None and item.is_quantised}
     return len(grids) <= 1
+
+
+@OPS.define("PAD")
+def _pad(options: Any, _: Any, output: Tensor, x: Value, pads: Value) -> Value:
+    return pad_array(options, x, pads, np.asarray(output.zero, output.dtype))

@@ -66,3 +66,21 @@ def _run_lstm(options: Any, tensors: Sequence[Tensor], output: Tensor, *values: 
 
     centred = centre(values[0], x_tensor)
     return run_sequence(advance, centred, [values[_HIDDEN], values[_CELL]], options.timeMajor)
+
+
+@OPS.define("SVDF")
+def _run_svdf(options: Any, tensors: Sequence[Tensor], output: Tensor, *values: Value) -> Value:
+    x, features, times, bias, state = values
+    (filters, memory), n = np.shape(times), np.shape(x)[0]
+    x_tensor, features_tensor, times_tensor, _, state_tensor = tensors
+    inner = make_fixed_point(x_tensor.step * features_tensor.step / state_tensor.step)
+    outer = make_fixed_point(state_tensor.step * times_tensor.step / output.step)
+    product = centre(x, x_tensor) @ jnp.transpose(features).astype(np.int32)
+    recent = _saturate(multiply(product, inner))[:, :, None]
+    past = jnp.reshape(state, (n, filters, memory))[:, :, 1:]
+    total = jnp.sum(
+        jnp.concatenate([past.astype(np.int32), recent.astype(np.int32)], 2) * times.astype(np.int32), 2, dtype=np.int32
+    )
+    total = jnp.sum(jnp.reshape(total, (n, filters // options.rank, options.rank)), 2, dtype=np.int32)
+    total = total if bias is None else total + bias
+    return store(multiply(total, outer), output)

@@ -83,7 +83,9 @@ def _tabulate_wide(function: _Function, tensor: Tensor, output: Tensor) -> Any:
     return interpolate(function, tuple(limits), np.float32(output.step), output.zero)
 
 
-def _apply(function: _Function, delegated: str, _: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) -> Value:
+def _apply(
+    function: _Function, delegated: tuple[str, ...], _: Any, tensors: Sequence[Tensor], output: Tensor, x: Value
+) -> Value:
     (tensor,) = tensors
     if tensor.dtype.itemsize == 2:
         tabulate = _tabulate_wide
@@ -93,7 +95,7 @@ def _apply(function: _Function, delegated: str, _: Any, tensors: Sequence[Tensor
 
 
 def _sigmoid(x: Any) -> Any:
-    return 1 / (1 + np.exp(-x.astype(np.float64)))
+    return 1 / (1 + np.exp(-np.clip(x.astype(np.float64), -100, 100)))
 
 
 def _exponential(x: Any) -> Any:
@@ -125,19 +127,19 @@ def _approximate_gelu(x: Any) -> Any:
     return np.float32(0.5) * x * (np.float32(1) + np.tanh(inner))
 
 
-OPS["ELU"] = functools.partial(_apply, _elu, "int8")
-OPS["EXP"] = functools.partial(_apply, _exponential, "")
+OPS["ELU"] = functools.partial(_apply, _elu, ("int8",))
+OPS["EXP"] = functools.partial(_apply, _exponential, ())
 
 
 @OPS.define("GELU")
 def _gelu_table(options: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) -> Value:
-    return _apply(_approximate_gelu if options.approximate else _gelu, "", options, tensors, output, x)
+    return _apply(_approximate_gelu if options.approximate else _gelu, (), options, tensors, output, x)
 
 
 @OPS.define("LOG")
 def _log_table(options: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) -> Value:
     least = np.float32(np.iinfo(output.dtype).min - output.zero) * output.step
-    return _apply(functools.partial(_logarithm, least=least), "", options, tensors, output, x)
+    return _apply(functools.partial(_logarithm, least=least), (), options, tensors, output, x)
 
 
 @OPS.define("RSQRT")
@@ -165,7 +167,7 @@ def _squash(
 ) -> Value:
     (tensor,) = tensors
     if tensor.dtype.itemsize == 1:
-        return _apply(function, "int8 uint8", options, tensors, output, x)
+        return _apply(function, ("int8", "uint8"), options, tensors, output, x)
     return _look_up(wide(tensor), x, tensor)
 
 

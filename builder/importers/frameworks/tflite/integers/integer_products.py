@@ -38,6 +38,8 @@ def _is_delegated(name: str, x: Tensor, kernel: Tensor, output: Tensor) -> bool:
         return False
     if name == "BATCH_MATMUL":
         return kernel.zero == 0
+    if name != "FULLY_CONNECTED" and len(output.shape) != 4:
+        return False
     if kernel.dtype == np.uint8:
         return kernel.data is not None and kernel.quantisation.axis == 0
     return kernel.data is not None and (name == "FULLY_CONNECTED" or kernel.kind != "INT4")
@@ -57,7 +59,8 @@ def _round_sum(name: str, options: Any, total: Value, x: Tensor, kernel: Tensor,
     if x.dtype == np.uint8 or (name in ("BATCH_MATMUL", "FULLY_CONNECTED") and scales.size == 1):
         products = (x.step * scales).astype(np.float64)
     factor = make_fixed_point(products / np.float64(output.step))
-    upwards = name in ("CONV_2D", "FULLY_CONNECTED")  # Ruy multiplies these matrices.
+    grouped = name == "CONV_2D" and x.shape[-1:] != kernel.shape[-1:]
+    upwards = name in ("CONV_2D", "FULLY_CONNECTED") and not grouped  # Ruy multiplies these matrices.
     scaled = multiply_wide(total, factor) if wide else multiply(total, factor, upwards=upwards)
     return store(scaled, output, options)
 

@@ -112,7 +112,7 @@ def _normalise(_: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) -> V
 
 @OPS.define("RESIZE_BILINEAR")
 def _resize_bilinear(options: Any, _: Any, output: Tensor, x: Value, sizes: Value) -> Value:
-    narrow = output.dtype.itemsize == 1
+    narrow = output.dtype.itemsize == 1 and len(output.shape) == 4  # XNNPACK takes it.
     bits, result = (11, jnp.asarray(x).astype(np.int32)) if narrow else (10, jnp.asarray(x).astype(np.int64))
     for axis, count in zip((1, 2), read_ints(sizes), strict=True):
         find = _find_near_sources if narrow else _find_sources

@@ -13,13 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from builder.importers.frameworks.tflite.fused_activation import activate
+from builder.importers.frameworks.tflite.integers.integer_products import transpose_to
 from builder.importers.frameworks.tflite.integers.integer_values import IntegerTable, Value, centre, round_half
 from builder.importers.frameworks.tflite.ops.products import (
     convolve,
     convolve_depthwise,
     flatten_rows,
     multiply_batches,
-    transpose_convolution,
 )
 from builder.importers.frameworks.tflite.tflite_tensors import Tensor
 
@@ -78,8 +78,5 @@ OPS["BATCH_MATMUL"] = functools.partial(_compute_layer, multiply_batches, _round
 def _transpose_convolution(
     options: Any, tensors: Sequence[Tensor], output: Tensor, shape: Value, kernel: Value, x: Value, bias: Value = None
 ) -> Value:
-    def product(_: Any, image: Value, weights: Value) -> Value:
-        strides = options.strideH, options.strideW
-        return transpose_convolution(options, shape, jnp.transpose(weights, (1, 2, 3, 0)), image, strides)
-
+    product = transpose_to(shape)
     return _compute_layer(product, _round_even, options, (tensors[2], tensors[1]), output, x, kernel, bias)

@@ -94,12 +94,19 @@ for _name, _product in {
     OPS[_name] = functools.partial(_compute_layer, _name, _product)
 
 
+def transpose_to(shape: Value) -> _Product:
+    """Return the transposed convolution with a kernel [o, h, w, c] whose result has ``shape``."""
+
+    def product(options: Any, x: Any, kernel: Any) -> Any:
+        strides = options.strideH, options.strideW
+        return transpose_convolution(options, shape, jnp.transpose(kernel, (1, 2, 3, 0)), x, strides)
+
+    return product
+
+
 @OPS.define("TRANSPOSE_CONV")
 def _transpose_convolution(
     options: Any, tensors: Sequence[Tensor], output: Tensor, shape: Value, kernel: Value, x: Value, bias: Value = None
 ) -> Value:
-    def product(_: Any, image: Value, weights: Value) -> Value:
-        strides = options.strideH, options.strideW
-        return transpose_convolution(options, shape, jnp.transpose(weights, (1, 2, 3, 0)), image, strides)
-
+    product = transpose_to(shape)
     return _compute_layer("TRANSPOSE_CONV", product, options, (tensors[2], tensors[1]), output, x, kernel, bias)

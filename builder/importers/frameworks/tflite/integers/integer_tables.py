@@ -119,12 +119,12 @@ def _elu(x: Any) -> Any:
 
 
 def _gelu(x: Any) -> Any:
-    return np.float32(0.5) * x * np.vectorize(math.erfc)(x * np.float32(-np.sqrt(0.5)))
+    return np.float32(0.5) * x * np.vectorize(math.erfc)(x * np.float32(-np.sqrt(0.5))).astype(x.dtype)
 
 
 def _approximate_gelu(x: Any) -> Any:
     inner = np.float32(np.sqrt(2 / np.pi)) * (x + np.float32(0.044715) * x * x * x)
-    return np.float32(0.5) * x * (np.float32(1) + np.tanh(inner))
+    return np.float32(0.5) * x * (np.float32(1) + _hyperbolic_tangent(inner).astype(x.dtype))
 
 
 OPS["ELU"] = functools.partial(_apply, _elu, ("int8",))

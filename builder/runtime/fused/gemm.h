@@ -82,11 +82,9 @@ static void load_bias(float *bias, const float *from, int64_t count) {
 static void gemm_k_blocks(const cf_gemm *g, const cf_pixel_pointers *pointers, int64_t count, int64_t panel,
                           int64_t channel, int64_t channels) {
     const cf_layer *layer = g->layer;
-    const int half = channels <= CF_NR / 2;
-    const int64_t width = half ? CF_NR / 2 : CF_NR;
+    const int64_t width = tile_width(channels), max_mr = tile_mr(width);
     const int in_registers = channels >= width && simple_float_epilogue(layer, g->data);
-    const cf_gemm_microkernel *microkernels = half ? half_width_microkernels : full_width_microkernels;
-    const int64_t max_mr = half ? CF_HALF_MR : CF_MR;
+    const cf_gemm_microkernel *microkernels = microkernels_of(width);
     _Alignas(64) float buffer[CF_WEIGHT_BUFFER];
     _Alignas(64) float bias[CF_NR];
     _Alignas(64) float sums[CF_MC * CF_NR];
@@ -123,15 +121,15 @@ static void gemm_k_blocks(const cf_gemm *g, const cf_pixel_pointers *pointers, i
 }
 
 /*
- * A short K: all pixels of the block times `tiles` tiles side by side (0: one of half the width), whose weights stay in
- * the first-level cache. All their channels are computed for MR pixels, then for the next MR.
+ * A short K: all pixels of the block times a tile of `width` channels, or `tiles` of CF_NR side by side, whose weights
+ * stay in the first-level cache. All their channels are computed for MR pixels, then for the next MR.
  */
 static void gemm_n_tiles(const cf_gemm *g, const cf_pixel_pointers *pointers, int64_t count, int64_t panel,
-                         int64_t channel, int64_t tiles) {
+                         int64_t channel, int64_t width, int64_t tiles) {
     const cf_layer *layer = g->layer;
-    const int64_t channels = tiles > 0 ? tiles * CF_NR : CF_NR / 2, n_tiles = max64(tiles, 1);
-    const int64_t max_mr = tiles > 0 ? CF_MR : CF_HALF_MR;
-    const cf_gemm_microkernel *microkernels = tiles > 0 ? full_width_microkernels : half_width_microkernels;
+    const int64_t channels = tiles * width, max_mr = tile_mr(width);
+    const int64_t sums_stride = ceil_div(channels, CF_LANES) * CF_LANES;
+    const cf_gemm_microkernel *microkernels = microkernels_of(width);
     const int clamps = simple_float_epilogue(layer, g->data);
     const int plain = g->indirection.segments <= CF_SHORT_SEGMENTS && (g->data->residual == NULL || !clamps);
     const int activates = plain && plain_hard_swish(layer, g->data);
@@ -149,9 +147,9 @@ static void gemm_n_tiles(const cf_gemm *g, const cf_pixel_pointers *pointers, in
     params.high = splat(clamps ? layer->high : __builtin_inff());
     const float *bias = g->data->bias + channel;
     /* As many pixels as the sums hold, where the epilogue needs them: of what is activated in registers, the last. */
-    const int64_t most = activates ? max_mr : CF_MC / n_tiles / max_mr * max_mr;
+    const int64_t most = activates ? max_mr : CF_MC / tiles / max_mr * max_mr;
     float *row_sums[CF_MC];
-    for (int64_t i = 0; i < most && !clamps; i++) row_sums[i] = sums + i * channels - channel;
+    for (int64_t i = 0; i < most && !clamps; i++) row_sums[i] = sums + i * sums_stride - channel;
     for (int64_t from = 0, pixels; from < count; from += pixels) {
         const int64_t rest = count - from;
         const int in_registers = clamps || (activates && rest >= max_mr);
@@ -162,24 +160,18 @@ static void gemm_n_tiles(const cf_gemm *g, const cf_pixel_pointers *pointers, in
         int64_t at = 0;
         if (plain) {
             const cf_activation activation = in_registers ? layer->activation : CF_CLAMP;
-            const int64_t sharing = n_tiles * (pixels / max_mr + 1);
+            const int64_t sharing = tiles * (pixels / max_mr + 1);
             params.prefetch_step = prefetches(g) ? ceil_div(panels * CF_PANEL * sizeof(float), sharing) : 0;
-            if (tiles > 0) {
-                gemm_plain_full_width(activation, &params, pixels / max_mr, n_tiles, inputs, weights, bias, outputs,
-                                      channel);
-                at = pixels / max_mr * max_mr;
-            } else {
-                at = gemm_plain_half_width(activation, &params, pixels, inputs, weights, bias, outputs, channel);
-            }
+            at = gemm_plain_tiles(activation, width, &params, pixels, tiles, inputs, weights, bias, outputs, channel);
             if (activation != CF_CLAMP) pixels = at; /* what follows activates nothing */
         }
         while (at < pixels) {
             const int64_t mr = balanced_mr(pixels - at, max_mr), equal = equal_tiles(pixels - at, max_mr);
-            microkernels[mr](&params, equal, n_tiles, inputs + at, weights, bias, NULL, outputs + at,
+            microkernels[mr](&params, equal, tiles, inputs + at, weights, bias, NULL, outputs + at,
                              residuals != NULL ? residuals + at : NULL, channel);
             at += mr * equal;
         }
-        if (!in_registers) run_epilogue(layer, g->data, pointers, from, pixels, channel, channels, sums, channels);
+        if (!in_registers) run_epilogue(layer, g->data, pointers, from, pixels, channel, channels, sums, sums_stride);
     }
 }
 
@@ -200,10 +192,10 @@ static void gemm_task(void *argument, int64_t task, uint32_t thread) {
     for (int64_t panel = part_start(n_tiles, n_block, g->n_blocks) * step; panel < end;) {
         const int64_t number = group * g->panels + panel, channel = group * g->group_out_channels + panel * CF_PANEL;
         const int64_t channels = min64((end - panel) * CF_PANEL, g->group_out_channels - panel * CF_PANEL);
-        const int64_t tiles = min64(most, channels / CF_NR);
-        if (tiles > 0 || (most > 0 && channels == CF_NR / 2)) {
-            gemm_n_tiles(g, &pointers, count, number, channel, tiles);
-            panel += max64(tiles, 1) * step;
+        const int64_t width = tile_width(channels), tiles = max64(min64(most, channels / CF_NR), 1);
+        if (most > 0 && width <= channels) {
+            gemm_n_tiles(g, &pointers, count, number, channel, width, tiles);
+            panel += tiles * step;
         } else {
             gemm_k_blocks(g, &pointers, count, number, channel, min64(channels, CF_NR));
             panel += step;

@@ -68,6 +68,22 @@ INLINE ivec isplat(int32_t x) { return x - (ivec){0}; }
 INLINE vec zero(void) { return (vec){0}; }
 
 INLINE vec choose(ivec mask, vec yes, vec no) { return (vec)((mask & (ivec)yes) | (~mask & (ivec)no)); }
+/* Half a vector: of the channels that a tile ends with, where registers are wide. */
+typedef float half_vec __attribute__((vector_size(CF_LANES * 2)));
+typedef float loose_half_vec __attribute__((vector_size(CF_LANES * 2), aligned(4), may_alias));
+INLINE half_vec load_half(const float *p) { return *(const loose_half_vec *)p; }
+INLINE half_vec splat_half(float x) { return x - (half_vec){0}; }
+INLINE vec widen_half(half_vec v) {
+    vec whole = {0};
+    memcpy(&whole, &v, sizeof v);
+    return whole;
+}
+INLINE void store_half(float *p, vec v) {
+    half_vec half;
+    memcpy(&half, &v, sizeof half);
+    *(loose_half_vec *)p = half;
+}
+
 /* max(v, low) and min(v, high), NaN where v is NaN. Compilers find x86's own instruction for the general form, but not
  * where a bound is constant, and NEON's not at all. */
 #if CF_LANES == 4 && defined(__ARM_NEON)

@@ -232,12 +232,12 @@ static const float *next_weights(const cf_winograd *w, int64_t channel, int64_t 
 /* Multiply tiles [at, at + count) of the band with the weights u of kc input channels from number k_begin on: at
  * each point m = products for the first channels, m += products for the others. `next`: weights to prefetch, or NULL. */
 static void gemm_points(const cf_winograd *w, int64_t at, int64_t count, int64_t k_begin, int64_t kc, const float *u,
-                        float *m, int half, const float *next) {
+                        float *m, int64_t width, const float *next) {
     static const float zeros[CF_NR];
     const int64_t offset = k_begin;
     /* The points share the prefetching. A micro-kernel prefetches as many floats as it reads, which is more than its
      * point's share, so it runs ahead of the others. */
-    const int64_t panels = half ? 1 : CF_NR / CF_PANEL, share = kc * 9 * CF_PANEL * panels / w->points;
+    const int64_t panels = ceil_div(width, CF_PANEL), share = kc * 9 * CF_PANEL * panels / w->points;
     cf_microkernel_params params = {.offsets = &offset,
                                     .segments = 1,
                                     .segment_length = kc,
@@ -246,7 +246,7 @@ static void gemm_points(const cf_winograd *w, int64_t at, int64_t count, int64_t
                                     .sums_stride = CF_NR,
                                     .prefetch_step = CF_PANEL * sizeof(float),
                                     .prefetch_stride = w->panel_u};
-    const cf_gemm_microkernel *microkernels = half ? half_width_microkernels : full_width_microkernels;
+    const cf_gemm_microkernel *microkernels = microkernels_of(width);
     for (int64_t i = 0; i < w->points; i++) {
         const float *in = w->input + i * w->plane + at * w->row, *weights = u + i * w->plane_u;
         float *out = m + i * w->plane_m;
@@ -382,7 +382,7 @@ static __attribute__((noinline)) void winograd_task(void *argument, int64_t task
         for (int64_t at = from; at < to; at += w->mc) {
             const int64_t count = min64(w->mc, to - at);
             const float *next = at == from ? next_weights(w, channel, k, kc) : NULL;
-            gemm_points(w, at, count, k, kc, u, m, channels <= CF_NR / 2, next);
+            gemm_points(w, at, count, k, kc, u, m, tile_width(channels), next);
             if (k + kc < in_channels) continue;
             for (int64_t t = 0; t < count; t++) {
                 transform_output(w, w->first + at + t, m + t * CF_NR, channel, channels);

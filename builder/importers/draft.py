@@ -269,7 +269,10 @@ def _draft_outputs(ports: ModelPorts, name: str, notes: dict[str, str], takes_im
         place = f"outputs.{i}"
         if outputs[-1].kind == "classification":
             count = (port.shape or ())[-1]
-            notes[place] = f'Add labels = ["...", ...] in the model\'s order, all {count} of them, or labels_file.'
+            if len(ports.labels) == count:
+                outputs[-1] = replace(outputs[-1], labels=ports.labels)
+            else:
+                notes[place] = f'Add labels = ["...", ...] in the model\'s order, all {count} of them, or labels_file.'
             notes[f"{place}.activation"] = (
                 f"The graph ends in {ending} already."
                 if ending in ("Sigmoid", "Softmax")

@@ -116,6 +116,8 @@ class ModelPorts:
     """None where they were not asked for, or the graph could not be frozen."""
     warnings: tuple[str, ...] = ()
     """Surprises for a caller, such as a name that had to be changed, in words."""
+    labels: tuple[str, ...] = ()
+    """The names of classes that the file has, in their order."""
     origin: str = ""  # The programs that wrote it, such as "written by Keras 2.15.0, read by ...".
 
     @property

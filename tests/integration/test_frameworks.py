@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 from builder.base.errors import ImportModelError
 from builder.base.tf import import_tensorflow
 from builder.cli import main
-from builder.config import Format
+from builder.config import Format, read_spec
 from builder.importers.frameworks.framework_environment import FRAMEWORKS, ensure_environment
 from builder.package.bundle import Bundle
 from tests.conftest import ROOT
@@ -233,6 +234,13 @@ def test_operators_that_are_not_read_are_listed(exchanged: Path, capsys: pytest.
     said = capsys.readouterr().err
     assert "OurOwn, RANDOM_UNIFORM (it draws random numbers)" in said
     assert "coldforge docs tflite" in said
+
+
+def test_labels_in_a_tflite_file(exchanged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(exchanged / "row.tflite", tmp_path)
+    assert main(["init", "row.tflite"]) == 0
+    assert read_spec(tmp_path / "model.toml").outputs[0].labels == tuple(f"class {i}" for i in range(6))
 
 
 def test_sizes_that_a_tflite_file_leaves_open(exchanged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

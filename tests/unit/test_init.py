@@ -43,6 +43,15 @@ def model(tmp_path: Path) -> Path:
 CLASSES = PortInfo("predictions", "float32", (None, 1000))
 
 
+@pytest.mark.parametrize("names", [("cat", "dog", "no animal"), ("cat", "dog")])
+def test_labels_that_the_file_has(model: Path, names: tuple[str, ...]) -> None:
+    """They are the classes' only if there are as many."""
+    feeds, fetches = (PortInfo("x", "float32", (1, 8)),), (PortInfo("scores", "float32", (1, 3)),)
+    spec, text = drafted(model, lambda *_: ModelPorts(feeds, fetches, labels=names))
+    assert spec.outputs[0].labels == (names if len(names) == 3 else ())
+    assert ("all 3 of them" in text) == (len(names) != 3)
+
+
 def test_a_classifier_of_images(model: Path) -> None:
     spec, text = drafted(model, ports([PortInfo("image", "float32", (None, 96, 64, 3))], [CLASSES]))
     assert spec == ModelSpec(

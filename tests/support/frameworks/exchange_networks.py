@@ -9,6 +9,7 @@ environment of ONNX's and LiteRT's models.
 from __future__ import annotations
 
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +93,8 @@ def main(folder: Path) -> None:
     data = write_model(make_dense("encode", kernel), make_dense("decode", kernel.T.copy()))
     (folder / "signatures.tflite").write_bytes(data)
     (folder / "row.tflite").write_bytes(make_tflite_row())
+    with zipfile.ZipFile(folder / "row.tflite", "a") as archive:  # as TFLite Metadata appends it
+        archive.writestr("labels.txt", "".join(f"class {i}\n" for i in range(6)))
     (folder / "unsupported.tflite").write_bytes(make_unsupported())
     (folder / "open.tflite").write_bytes(make_open())
     (folder / "row.onnx").write_bytes(make_onnx_row())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import re
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +22,8 @@ from builder.importers.frameworks.tflite.tflite_graph import (
 from builder.importers.frameworks.tflite.tflite_tensors import read_tensor
 
 _OPERATOR_NAMES = {number: name for name, number in vars(schema.BuiltinOperator).items() if isinstance(number, int)}
+_LONGEST_LABELS = 1 << 20
+"""The largest list of labels in bytes."""
 
 Port = tuple[str, int]
 """The name of an input or output, and the number of its tensor."""
@@ -35,11 +40,15 @@ class TfliteSignature:
 
 @dataclass(frozen=True, eq=False)
 class TfliteFile:
-    """The graph and the signatures of a file, by name. ``description`` says where it is from."""
+    """The graph and the signatures of a file, by name. ``description`` says where it is from.
+
+    ``labels``: the names of classes that were appended to it.
+    """
 
     graph: TfliteGraph
     signatures: Mapping[str, TfliteSignature]
     description: str
+    labels: tuple[str, ...]
 
 
 def read_file(data: bytes, name: str) -> TfliteFile:
@@ -60,7 +69,22 @@ def read_file(data: bytes, name: str) -> TfliteFile:
         raise
     except Exception as error:  # A damaged flatbuffer fails in many ways.
         raise ImportModelError(f"{name} is not a valid TensorFlow Lite model: {describe_error(error)}") from error
-    return TfliteFile(graph, signatures, description)
+    return TfliteFile(graph, signatures, description, _read_labels(data))
+
+
+def _read_labels(data: bytes) -> tuple[str, ...]:
+    """Return the lines of the only list of labels in the zip archive that TFLite Metadata appends to a file.
+
+    Specification: https://ai.google.dev/edge/litert/models/metadata. No list, several, or a damaged one give none.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            (entry,) = (item for item in archive.infolist() if re.search(r"label.*\.txt$", item.filename))
+            lines = archive.read(entry).decode().splitlines() if entry.file_size <= _LONGEST_LABELS else []
+    except Exception:  # The file may have no archive, which is usual, and one may fail in many ways.
+        return ()
+    labels = tuple(line.strip() for line in lines)
+    return labels if all(labels) and len(set(labels)) == len(labels) else ()
 
 
 def _read_subgraph(model: Any, graph: Any) -> TfliteSubgraph:

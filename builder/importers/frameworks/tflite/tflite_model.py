@@ -74,6 +74,7 @@ def open_tflite(path: Path, signature: str | None = None) -> FrameworkModel:
         there,
         _find_endings(main, fetches),
         warnings=(_STARTS_ANEW,) if any(tensor.is_variable for tensor in main.tensors) else (),
+        labels=file.labels,
         origin=file.description,
     )
     states = dict(zip(make_names_unique(written), map(first.__getitem__, written), strict=True))

@@ -106,7 +106,7 @@ def _read_errors(outputs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     errors = {f"{output['output']}, worst absolute": output["max_absolute"] for output in outputs}
     errors |= {f"{output['output']}, worst relative": output["max_relative"] for output in outputs}
     classes = (output for output in outputs if output["top1_rows"])
-    return errors | {f"{output['output']}, top-1 unlike TensorFlow's": output["top1_wrong"] for output in classes}
+    return errors | {f"{output['output']}, top-1 unlike the model's own": output["top1_wrong"] for output in classes}
 
 
 def _read_packages(bill: Mapping[str, Any]) -> dict[str, str]:

@@ -31,7 +31,7 @@ def make_tables(difference: BundleDifference) -> Iterator[DiffTable]:
         yield _make_speed_table(difference.speed)
     if difference.errors:
         rows = tuple(_format_figure(f) for f in difference.errors)
-        yield DiffTable("Error against TensorFlow", ("output", "before", "after", "change"), rows, (1, 2, 3))
+        yield DiffTable("Error against the model's own", ("output", "before", "after", "change"), rows, (1, 2, 3))
     for title, head, changes in (
         ("Model and tools", "", difference.interface),
         ("Steps", "layer", difference.steps),

@@ -180,6 +180,14 @@ def test_a_leaky_relu_is_told_with_one_slope_or_one_for_each_channel(form: str, 
     np.testing.assert_allclose(answer, np.where(y > 0, y, slopes * y), 1e-4, 1e-5)
 
 
+def test_whether_a_sum_is_above_a_number_is_no_activation() -> None:
+    m = Module()
+    x = m.dot(m.parameter(3, 5), m.constant(random(5, 4)))
+    m.tuple(m.elementwise("compare", x, m.spread(0.5, (3, 4)), comparison_direction="GT", dtype="bool"))
+    with pytest.raises(LowerError, match="nothing stores"):
+        lowered(m)  # without XLA's kernels there is nothing to make it with
+
+
 @pytest.mark.parametrize("factor", [0.5, -0.25])
 def test_the_limits_of_a_clamp_follow_what_is_done_to_it(factor: float) -> None:
     m, kernel, bias = Module(), random(5, 4), random(4)

@@ -85,6 +85,8 @@ def match_clamp(value: Value, of: Value) -> Activation | None:
 
 def recognise_activation(value: Value, of: Value, region: set[Value]) -> ScaledActivation | None:
     """Return the activation that turns ``of`` into ``value`` through the elementwise ``region``, or None."""
+    if value.dtype != "float32":
+        return None
     clamp = match_clamp(value, of)
     if clamp is not None:
         return ScaledActivation(clamp)

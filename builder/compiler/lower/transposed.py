@@ -17,10 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.compiler.lower.geometry import Geometry
+from builder.compiler.lower.packing import PANEL
 from builder.compiler.lower.steps.base import View
-
-_WIDTH = 16
-"""Output channels that are computed at a time, as in packing.PANEL."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +121,7 @@ def _find_reach(group: Sequence[AxisPhase]) -> tuple[int, int]:
 def _count_products(geometry: Geometry, group: Sequence[AxisPhase]) -> int:
     """Count the products of a row of pixels of ``group`` as one, for an input channel and a row of the kernel."""
     channels = len(group) * geometry.out_channels
-    return group[0].count * _find_reach(group)[1] * -(-channels // _WIDTH) * _WIDTH
+    return group[0].count * _find_reach(group)[1] * -(-channels // PANEL) * PANEL
 
 
 def _make_part(geometry: Geometry, rows: AxisPhase, columns: tuple[AxisPhase, ...]) -> OutputPart:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import textwrap
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -152,14 +153,16 @@ def main(arguments: list[str]) -> int:
 
 def write_page(outcomes: dict[str, Counter[str]], scope: int) -> str:
     """Return the page of operators and cases, as Markdown."""
-    rows = []
+    rows, simple = [], []
     for name, counts in sorted(outcomes.items()):
         agree, known = counts["agrees"], counts["agrees, known"]
         inside = sum(count for outcome, count in counts.items() if not outcome.startswith("out: "))
         why = "; ".join(sorted({outcome[5:] for outcome in counts if outcome.startswith("out: ")}))
-        rows.append(
-            f"| {name} | {inside} | {agree + known} | {known or ''} | {counts.total() - inside or ''} | {why} |"
-        )
+        if agree == counts.total():
+            simple.append(f"{name} ({agree})")
+        else:
+            cells = (name, inside, agree + known, known or "", counts.total() - inside or "", why)
+            rows.append(f"| {' | '.join(map(str, cells))} |")
     agreeing = sum(counts["agrees"] + counts["agrees, known"] for counts in outcomes.values())
     return f"""# Operators of ONNX
 
@@ -173,6 +176,9 @@ what is refused.
 | operator | cases | agree | known | out | why |
 |---|---|---|---|---|---|
 {chr(10).join(rows)}
+
+All cases of the others agree:
+{textwrap.fill(", ".join(simple), 120, break_on_hyphens=False)}.
 """
 
 

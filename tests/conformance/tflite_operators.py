@@ -148,7 +148,7 @@ def main(arguments: list[str]) -> int:
 
 def write_page(outcomes: dict[str, dict[str, Counter[str]]]) -> str:
     """Return the page of operators, as Markdown."""
-    rows = []
+    rows: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for name in sorted({*outcomes, *_NOTES}):
         kinds = outcomes.get(name, {})
         plain = [kind for kind, counts in kinds.items() if " " not in kind and set(counts) == {"agrees"}]
@@ -156,8 +156,8 @@ def write_page(outcomes: dict[str, dict[str, Counter[str]]]) -> str:
         off = [kind for kind, counts in kinds.items() if " " not in kind and set(counts) != {"agrees"}]
         known = dict.fromkeys(why for (other, _), why in _DIFFERENCES.items() if other == name)
         notes = _NOTES.get(name, f"differs in {', '.join(off)}" if off else "; ".join(known))
-        count = sum(counts.total() for counts in kinds.values())
-        rows.append(f"| {name} | {count or ''} | {', '.join(plain)} | {'; '.join(quantised)} | {notes} |")
+        rows[", ".join(plain), "; ".join(quantised), notes].append(name)
+    lines = [f"| {', '.join(names)} | {' | '.join(cells)} |" for cells, names in rows.items()]
     counts = Counter[str]()
     for kinds in outcomes.values():
         for numbers in kinds.values():
@@ -168,13 +168,13 @@ def write_page(outcomes: dict[str, dict[str, Counter[str]]]) -> str:
 
 Each operator runs by itself on drawn numbers, in each type that LiteRT {version("ai-edge-litert")} takes, and is held
 against LiteRT's answers: {counts.total()} cases, of which {counts["agrees"] + counts["1 step"]} agree. Numbers with a
-point agree to 1e-5 of the element or of the largest one (float16 to 2e-3, bfloat16 to 1.6e-2), integers exactly.
+point do to 1e-5 of the element or of the largest one (float16 to 2e-3, bfloat16 to 1.6e-2), integers exactly.
 *Quantised* says how the integers of a quantised output agree: to the byte, or within one step of its grid. Custom
 operators that are not here are refused.
 
-| operator | cases | types | quantised | |
-|---|---|---|---|---|
-{chr(10).join(rows)}
+| operators | types | quantised | |
+|---|---|---|---|
+{chr(10).join(lines)}
 """
 
 

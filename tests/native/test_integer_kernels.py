@@ -195,7 +195,7 @@ whole_layers = st.builds(
         quantisation=Quantisation(2.0**-5, zero),
         whole=True,
         activation="clamp",
-        **dict.fromkeys(("residual", "residual_in_place", "residual_scale", "second", "extremes"), False),
+        **dict.fromkeys(("residual", "residual_in_place", "residual_scale", "second", "finishes", "extremes"), False),
     ),
     layers() | depthwise_layers(),
     st.integers(0, 255),

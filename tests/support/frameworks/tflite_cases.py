@@ -126,6 +126,8 @@ def make_file(case: Case, kind: Kind) -> tuple[bytes, list[Any]]:
 def _make_output(dtype: Any, grid: str, kind: Kind) -> FileTensor:
     if isinstance(dtype, Kind):
         return FileTensor((), dtype.dtype, **dtype.quantise(*dtype.output))
+    if isinstance(dtype, Data):
+        return FileTensor(dtype.shape, kind.dtype)
     if dtype is not None:
         return FileTensor((), dtype)
     info = np.iinfo(kind.dtype) if kind.scale else None
@@ -458,7 +460,7 @@ def _lookups() -> Iterator[Case]:
     for start in ([1, 1], [3, 0], [-1, 9]):
         given = [x(4, 3), x(2, 2), Feed(ints(*start))]
         yield Case("DYNAMIC_UPDATE_SLICE", given, make_options("DynamicUpdateSliceOptions"), grid="same")
-    yield Case("SEGMENT_SUM", [x(4, 2), ints(0, 0, 2, 2)], make_options("SegmentSumOptions"), kinds=NUMBERS)
+    yield Case("SEGMENT_SUM", [x(4, 2), ints(0, 0, 1, 2)], make_options("SegmentSumOptions"), kinds=NUMBERS)
     for name in ("Sum", "Prod", "Min", "Max"):
         for ids, shape in ((ints(2, 0, -1, 2), (4, 2)), (ints([1, 0], [1, 3]), (2, 2, 3))):
             options = make_options(f"UnsortedSegment{name}Options")
@@ -470,7 +472,7 @@ def _lookups() -> Iterator[Case]:
         yield Case("UNIQUE", [np.array([3, 1, 3, 2, 1], dtype)], options, [dtype, np.int32], kinds=FLOAT)
     keys = {"offsetDims": [2], "collapsedSliceDims": [0], "startIndexMap": [1, 0], "indexVectorDim": 2}
     options = make_options("StablehloGatherOptions", **keys, sliceSizes=[1, 2])
-    yield Case("STABLEHLO_GATHER", [x(3, 4), Feed(ints([[0, 1], [3, 2]]))], options, kinds=PLAIN)
+    yield Case("STABLEHLO_GATHER", [x(3, 4), Feed(ints([[0, 1], [2, 2]]))], options, [x(1, 2, 2)], kinds=PLAIN)
     for operator in ("STABLEHLO_ADD", "STABLEHLO_MULTIPLY", "STABLEHLO_MAXIMUM", "STABLEHLO_MINIMUM", ""):
         for kind in ("float32", "int32"):
             scalars = [FileTensor((), KINDS[kind].dtype) for _ in range(3)]
@@ -557,6 +559,7 @@ def _subgraphs() -> Iterator[Case]:
     for number in (0, 1, 2):
         yield Case("STABLEHLO_CASE", [Feed(ints(number)), x(2, 3)], options, kinds=FLOAT, graphs=chains)
     options = make_options("StableHLOCompositeOptions", name="test.absolute_root", decompositionSubgraphIndex=2)
+    options.compositeAttributes = list(flexbuffers.Dumps({}))
     yield Case("STABLEHLO_COMPOSITE", [x(2, 3)], options, kinds=FLOAT, graphs=chains)
     counter = [FileTensor(()), FileTensor((2, 3)), constant(np.float32(4)), FileTensor((), np.bool_)]
     condition = FileGraph(counter, [FileOperator("LESS", [0, 2], [3])], [0, 1], [3])

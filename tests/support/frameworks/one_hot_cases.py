@@ -32,7 +32,7 @@ CASES: dict[str, tuple[Callable[[Any], Any], int | None]] = {
 
 if __name__ == "__main__":
     for name, (function, expected) in CASES.items():
-        program = make_program(lambda ids, x, f=function: [jnp.sum(f(ids)) + x], PORTS, {"ids": (2, 3), "x": (2,)})
+        program = make_program(lambda ids, x, f=function: [jnp.sum(f(ids)) + x], PORTS, {"ids": (2, 3), "x": (2,)}, {})
         if program.symbols != ({"ids": expected} if expected else {}):
             print(f"{name}: {program.symbols}")
     print(f"{len(CASES)} run")

@@ -74,12 +74,13 @@ INLINE float largest_of(const float *in, int64_t count) {
     return lanes[0];
 }
 
-/* A NaN need not be among the largest: its power is NaN, and so is their sum. */
+/* A NaN need not be among the largest: its power is NaN, and so is their sum. Lanes behind the last channel are zeros,
+ * which may be far above the largest: exp_vec has a bound there too. */
 static void softmax_pixel(int64_t channels, const float *in, float *out) {
     const vec most = splat(largest_of(in, channels));
     for (int64_t c = 0; c < channels; c += CF_LANES) {
         const int64_t rest = channels - c;
-        store_upto(out + c, exp_of_negative(load_upto(in + c, rest) - most), rest);
+        store_upto(out + c, exp_vec(load_upto(in + c, rest) - most), rest);
     }
     const vec factor = splat(1.0f / sum_of(0, out, channels, 0.0f));
     for (int64_t c = 0; c < channels; c += CF_LANES) {

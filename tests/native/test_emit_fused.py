@@ -168,7 +168,7 @@ def test_two_models_at_once(built: tuple[Path, Any]) -> None:
 def test_the_library_passes_the_audit_and_is_small(built: tuple[Path, Any]) -> None:
     library, _ = built
     require_portable(audit_file(library, X86_64))
-    assert library.stat().st_size < 410_000
+    assert library.stat().st_size < 480_000
 
 
 def isa(description: Path) -> list[str]:

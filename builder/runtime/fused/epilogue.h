@@ -147,7 +147,7 @@ static __attribute__((noinline)) void run_epilogue(const cf_layer *layer, const 
         }
         return;
     }
-    if (layer->activation == CF_PRELU || (more && layer->activation == CF_CLAMP)) {
+    if (layer->activation == CF_PRELU || (more && layer->activation == CF_CLAMP && data->residual_scale == NULL)) {
         store_clamped(layer, data, pointers, at, count, channel, channels, sums, sums_stride);
         return;
     }

@@ -49,7 +49,7 @@ def rounded(x: Any, q: Quantisation) -> Any:
 
 
 def check(p: Prepared, tiles: bool = False) -> None:
-    """``tiles``: the sums are Winograd's, of floats, whose error goes with the magnitude of all terms."""
+    """``tiles``: the sums are Winograd's, of floats, whose error goes with the largest terms of a tile."""
     case, q = p.case, p.case.quantisation
     assert q is not None
     assert p.stored.scale is not None
@@ -57,6 +57,7 @@ def check(p: Prepared, tiles: bool = False) -> None:
     steps = rounded(p.x, q)
     sums = convolve(steps, p.stored.numbers, case) * scale  # whole numbers far below 2^53
     terms = convolve(np.abs(steps), np.abs(p.stored.numbers), case) * scale if tiles else np.abs(sums)
+    terms = terms.max(axis=(1, 2), keepdims=True) if tiles else terms
     magnitude = 1 + terms + np.abs(p.bias)
     sums = sums + p.bias
     if p.residual is not None:

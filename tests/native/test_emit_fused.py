@@ -194,8 +194,7 @@ def test_without_convolutions_their_kernels_are_left_out(built: tuple[Path, Any]
     library = link(emit_sources(replace(compiled, steps=kept), SPEC, X86_64, tmp_path), [], tmp_path)
     assert library.stat().st_size < built[0].stat().st_size - 150_000
     x = np.random.default_rng(1).standard_normal((1, SIDE, SIDE, CHANNELS)).astype(np.float32)
-    mean, _ = run(library, 2, x)
-    assert np.isfinite(mean).all()
+    run(library, 2, x)  # What it computes is not defined: it reads what the steps that are left out would have written.
 
 
 def test_missing_scratch_is_refused(tmp_path: Path) -> None:

@@ -13,13 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from builder.importers.frameworks.tflite.fused_activation import activate
+from builder.importers.frameworks.tflite.integers.fixed_point import round_away
 from builder.importers.frameworks.tflite.integers.integer_products import transpose_to
-from builder.importers.frameworks.tflite.integers.integer_values import IntegerTable, Value, centre, round_half
+from builder.importers.frameworks.tflite.integers.integer_values import IntegerTable, Value, centre
 from builder.importers.frameworks.tflite.ops.products import (
     convolve,
     convolve_depthwise,
     flatten_rows,
     multiply_batches,
+    multiply_rows,
 )
 from builder.importers.frameworks.tflite.tflite_tensors import Tensor
 
@@ -47,30 +49,26 @@ def _round_away(x: Value, axes: tuple[int, ...]) -> tuple[Value, Value]:
     scale = jnp.where(least == most, 1.0, (most - least) / 255)
     low, high = least / scale, most / scale
     zero = jnp.where(128 - low < 127 + high, -128 - low, 127 - high)
-    zero = round_half(jnp.clip(zero, -128, 127)).astype(np.float32)
+    zero = round_away(jnp.clip(zero, -128, 127)).astype(np.float32)
     step = scale.astype(np.float32)
-    return jnp.clip(round_half(zero + x * (np.float32(1) / step)), -128, 127) - zero, step
+    return jnp.clip(round_away(zero + x * (np.float32(1) / step)), -128, 127) - zero, step
 
 
 def _compute_layer(
     product: Callable[..., Any], round_input: Any, options: Any, tensors: Sequence[Tensor], _: Tensor, *values: Value
 ) -> Value:
     x, kernel, bias = (*values, None)[:3]
-    quantisation, rows = tensors[1].quantisation, product in (_multiply_rows, multiply_batches)
+    quantisation, rows = tensors[1].quantisation, product in (multiply_rows, multiply_batches)
     assert quantisation
-    x = flatten_rows(options, x, kernel) if product is _multiply_rows else jnp.asarray(x)
+    x = flatten_rows(options, x, kernel) if product is multiply_rows else jnp.asarray(x)
     rounded, step = round_input(x, (x.ndim - 1,) if rows else tuple(range(1, x.ndim)))
     total = product(options, rounded, centre(kernel, tensors[1]).astype(np.float32)) * step * quantisation.scale
     return activate(total if bias is None else total + bias, options)
 
 
-def _multiply_rows(_: Any, x: Value, kernel: Value) -> Value:
-    return jnp.matmul(x, jnp.transpose(kernel))
-
-
 OPS["CONV_2D"] = functools.partial(_compute_layer, convolve, _round_even)
 OPS["DEPTHWISE_CONV_2D"] = functools.partial(_compute_layer, convolve_depthwise, _round_away)
-OPS["FULLY_CONNECTED"] = functools.partial(_compute_layer, _multiply_rows, _round_even)
+OPS["FULLY_CONNECTED"] = functools.partial(_compute_layer, multiply_rows, _round_even)
 OPS["BATCH_MATMUL"] = functools.partial(_compute_layer, multiply_batches, _round_even)
 
 

@@ -11,20 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from builder.importers.frameworks.tflite.integers.fixed_point import divide_by_power, multiply_short
+
 _ONE = 32767
-
-
-def _times(a: Any, b: Any) -> Any:
-    """Return the product; its integer bits are those of both factors together."""
-    return np.minimum((a * b + (1 << 14)) >> 15, _ONE)
 
 
 def _shift_left(x: Any, count: int) -> Any:
     return np.clip(x << count, -32768, 32767)
-
-
-def _shift_right(x: Any, count: int) -> Any:
-    return (x + ((1 << count) >> 1) - (x < 0)) >> count
 
 
 def _make_constant(real: float, integer_bits: int) -> int:
@@ -37,13 +30,13 @@ def _exponentiate(x: Any, integer_bits: int) -> Any:
     quarter = 1 << (fraction - 2)
     rest = (x & (quarter - 1)) - quarter
     near = (rest << integer_bits) + (1 << 12)  # from −1/4 … 0 to around the middle
-    square = _times(near, near)
-    cube, fourth = _times(square, near), _shift_right(_times(square, square), 2)
-    series = _shift_right(_times(fourth + cube, _make_constant(1 / 3, 0)) + square, 1)
+    square = multiply_short(near, near)
+    cube, fourth = multiply_short(square, near), divide_by_power(multiply_short(square, square), 2)
+    series = divide_by_power(multiply_short(fourth + cube, _make_constant(1 / 3, 0)) + square, 1)
     middle = _make_constant(math.exp(-1 / 8), 0)
-    result = np.clip(middle + _times(middle, near + series), -32768, 32767)
+    result = np.clip(middle + multiply_short(middle, near + series), -32768, 32767)
     for exponent in range(-2, integer_bits):
-        power = _times(result, _make_constant(math.exp(-(2.0**exponent)), 0))
+        power = multiply_short(result, _make_constant(math.exp(-(2.0**exponent)), 0))
         result = np.where((rest - x) & (1 << (fraction + exponent)), power, result)
     return np.where(x == 0, _ONE, result)
 
@@ -51,9 +44,9 @@ def _exponentiate(x: Any, integer_bits: int) -> Any:
 def _divide_by_half_sum(x: Any) -> Any:
     """Return 2 / (1 + x) with two integer bits, for x in [0, 1]."""
     half = (x + _ONE + 1) >> 1
-    result = _make_constant(48 / 17, 2) + _times(half, _make_constant(-32 / 17, 2))
+    result = _make_constant(48 / 17, 2) + multiply_short(half, _make_constant(-32 / 17, 2))
     for _ in range(3):
-        result = result + _shift_left(_times(result, (1 << 13) - _times(half, result)), 2)
+        result = result + _shift_left(multiply_short(result, (1 << 13) - multiply_short(half, result)), 2)
     return result
 
 

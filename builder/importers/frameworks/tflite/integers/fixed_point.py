@@ -17,6 +17,11 @@ class FixedPoint:
     value: Any
     shift: Any
 
+    @property
+    def upper(self) -> Any:
+        """The 16 upper bits of the value, rounded half up."""
+        return np.minimum((self.value + 2**15) >> 16, 2**15 - 1)
+
 
 def make_fixed_point(real: Any) -> FixedPoint:
     """Return the nearest fixed-point number."""
@@ -37,10 +42,14 @@ def multiply(x: Any, factor: FixedPoint, *, upwards: bool = False) -> Any:
     return divide_by_power(high, right, upwards=upwards)
 
 
+def scale(x: Any, real: Any) -> Any:
+    """Return integers times the fixed-point number nearest to ``real``."""
+    return multiply(x, make_fixed_point(real))
+
+
 def multiply_wide(x: Any, factor: FixedPoint) -> Any:
     """Return int64 integers times ``factor`` with the 16 upper bits of its value, rounded half up."""
-    upper = np.minimum((factor.value + 2**15) >> 16, 2**15 - 1)
-    return (x * upper + (1 << (14 - factor.shift))) >> (15 - factor.shift)
+    return (x * factor.upper + (1 << (14 - factor.shift))) >> (15 - factor.shift)
 
 
 def divide_by_power(x: Any, exponent: Any, *, upwards: bool = False) -> Any:
@@ -49,9 +58,15 @@ def divide_by_power(x: Any, exponent: Any, *, upwards: bool = False) -> Any:
     return (x + (half if upwards else half - ((x < 0) & (exponent > 0)))) >> exponent
 
 
+def multiply_short(a: Any, b: Any) -> Any:
+    """Return the product of NumPy's 16-bit integers, whose integer bits are those of both factors together."""
+    return np.minimum((a * b + (1 << 14)) >> 15, 32767)
+
+
 def round_away(x: Any) -> Any:
-    """Return NumPy's real numbers rounded half away from zero, as C's ``round`` does."""
-    return np.copysign(np.floor(np.abs(x) + x.dtype.type(0.5)), x)
+    """Return real numbers rounded half away from zero, as C's ``round`` does."""
+    module = np if isinstance(x, (np.ndarray, np.generic)) else jnp
+    return module.copysign(module.floor(module.abs(x) + x.dtype.type(0.5)), x)
 
 
 def invert_root(x: Any) -> FixedPoint:

@@ -13,12 +13,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from builder.importers.frameworks.tflite.integers.fixed_point import make_fixed_point, multiply
+from builder.importers.frameworks.tflite.integers.fixed_point import make_fixed_point, multiply, round_away, scale
 from builder.importers.frameworks.tflite.integers.integer_values import (
     IntegerTable,
     Value,
     centre,
-    round_half,
     store,
     store_between,
     take_blocks,
@@ -48,17 +47,14 @@ def _add(sign: int, options: Any, tensors: Sequence[Tensor], output: Tensor, *va
         return store((first + sign * second + (1 << (shift - 1))) >> shift, output, options)
     left = 15 if output.dtype.itemsize == 2 else 20
     first, second, top = _align(centred, tensors, left)
-    factor = make_fixed_point(top / np.float64(output.step * np.float32(1 << left)))
-    return store(multiply(first + sign * second, factor), output, options)
+    factor = top / np.float64(output.step * np.float32(1 << left))
+    return store(scale(first + sign * second, factor), output, options)
 
 
 def _align(centred: Sequence[Value], tensors: Sequence[Tensor], left: int) -> tuple[Value, Value, float]:
     """Return two tensors' integers on one scale, shifted ``left``, and the scale that stands for 1 << ``left``."""
     top = 2 * np.float64(max(tensor.step for tensor in tensors))
-    first, second = (
-        multiply(part << left, make_fixed_point(tensor.step / top))
-        for part, tensor in zip(centred, tensors, strict=True)
-    )
+    first, second = (scale(part << left, tensor.step / top) for part, tensor in zip(centred, tensors, strict=True))
     return first, second, top
 
 
@@ -72,23 +68,21 @@ def _multiply(options: Any, tensors: Sequence[Tensor], output: Tensor, a: Value,
     product, factor = centre(a, first) * centre(b, second), first.step * second.step / output.step
     if _are_bytes(tensors, output) and 2**-16 <= factor < 2**8:
         return store(jnp.round(product.astype(np.float32) * factor), output, options)
-    return store(multiply(product, make_fixed_point(factor)), output, options)
+    return store(scale(product, factor), output, options)
 
 
 @OPS.define("SQUARED_DIFFERENCE")
 def _square_difference(options: Any, tensors: Sequence[Tensor], output: Tensor, *values: Value) -> Value:
     centred = [centre(value, tensor) for value, tensor in zip(values, tensors, strict=True)]
     first, second, top = _align(centred, tensors, 7)
-    factor = make_fixed_point(top * top / np.float64(output.step * np.float32(1 << 14)))
-    return store(multiply((first - second) ** 2, factor), output)
+    return store(scale((first - second) ** 2, top * top / np.float64(output.step * np.float32(1 << 14))), output)
 
 
 def _compare(function: Any, _: Any, tensors: Sequence[Tensor], __: Tensor, *values: Value) -> Value:
     if tensors[0].dtype.itemsize == 2 and function not in (jnp.equal, jnp.not_equal):
         return function(*values)
     first, second = (
-        multiply(centre(value, tensor) << 8, make_fixed_point(tensor.step))
-        for value, tensor in zip(values, tensors, strict=True)
+        scale(centre(value, tensor) << 8, tensor.step) for value, tensor in zip(values, tensors, strict=True)
     )
     return function(first, second)
 
@@ -107,7 +101,7 @@ def _quantise(_: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) -> Va
         real = jnp.asarray(x).astype(np.float32)
         rounded = jnp.round(real * (np.float32(1) / output.step))
         if output.dtype.itemsize == 2:
-            rounded = take_blocks(rounded, round_half(real / output.step), 8)
+            rounded = take_blocks(rounded, round_away(real / output.step), 8)
         return store(rounded, output)
     centred = centre(x, tensor)
     if _is_near(tensors, output, 2**-8, np.nextafter(2**7, 2**8)):
@@ -133,16 +127,16 @@ def _leaky_relu(options: Any, tensors: Sequence[Tensor], output: Tensor, x: Valu
     near = _is_near(tensors, output, 2**-8, np.nextafter(2**7, 2**8))
     if near and abs(slope) >= 2**-8 and -127.99609375 <= slope <= 2**7:
         return store(jnp.where(centred > 0, _scale_by_256th(centred, ratio), _scale_by_256th(centred, slope)), output)
-    steep = make_fixed_point(tensor.step * alpha / output.step)
-    return store(jnp.where(centred >= 0, multiply(centred, make_fixed_point(ratio)), multiply(centred, steep)), output)
+    steep = scale(centred, tensor.step * alpha / output.step)
+    return store(jnp.where(centred >= 0, scale(centred, ratio), steep), output)
 
 
 @OPS.define("PRELU")
 def _parametric_relu(_: Any, tensors: Sequence[Tensor], output: Tensor, x: Value, slope: Value) -> Value:
     first, second = tensors
     centred = centre(x, first)
-    steep = multiply(centred * centre(slope, second), make_fixed_point(first.step * second.step / output.step))
-    return store(jnp.where(centred >= 0, multiply(centred, make_fixed_point(first.step / output.step)), steep), output)
+    steep = scale(centred * centre(slope, second), first.step * second.step / output.step)
+    return store(jnp.where(centred >= 0, scale(centred, first.step / output.step), steep), output)
 
 
 @OPS.define("NEG")
@@ -152,7 +146,7 @@ def _negate(_: Any, __: Any, ___: Any, x: Value) -> Value:
 
 def _rectify(bounds: tuple[float, float | None], _: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) -> Value:
     (tensor,) = tensors
-    return store_between(multiply(centre(x, tensor), make_fixed_point(tensor.step / output.step)), output, bounds)
+    return store_between(scale(centre(x, tensor), tensor.step / output.step), output, bounds)
 
 
 for _name, _bounds in {
@@ -164,4 +158,4 @@ for _name, _bounds in {
 @OPS.define("ABS")
 def _absolute(_: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) -> Value:
     (tensor,) = tensors
-    return store(multiply(jnp.abs(centre(x, tensor)), make_fixed_point(tensor.step / output.step)), output)
+    return store(scale(jnp.abs(centre(x, tensor)), tensor.step / output.step), output)

@@ -16,8 +16,13 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from jax import lax
 
-from builder.importers.frameworks.tflite.integers.fixed_point import make_fixed_point, multiply, multiply_wide
-from builder.importers.frameworks.tflite.integers.integer_values import IntegerTable, Value, centre, round_half, store
+from builder.importers.frameworks.tflite.integers.fixed_point import (
+    make_fixed_point,
+    multiply,
+    multiply_wide,
+    round_away,
+)
+from builder.importers.frameworks.tflite.integers.integer_values import IntegerTable, Value, centre, store
 from builder.importers.frameworks.tflite.ops.products import (
     convolve,
     convolve_depthwise,
@@ -55,7 +60,7 @@ def _round_sum(name: str, options: Any, total: Value, x: Tensor, kernel: Tensor,
     products = np.float64(x.step) * scales.astype(np.float64)
     wide = total.dtype == np.int64
     if wide and name == "FULLY_CONNECTED":
-        return store(round_half(total.astype(np.float64) * (products / np.float64(output.step))), output, options)
+        return store(round_away(total.astype(np.float64) * (products / np.float64(output.step))), output, options)
     if x.dtype == np.uint8 or (name in ("BATCH_MATMUL", "FULLY_CONNECTED") and scales.size == 1):
         products = (x.step * scales).astype(np.float64)
     factor = make_fixed_point(products / np.float64(output.step))
@@ -95,13 +100,8 @@ for _name, _product in {
 
 
 def transpose_to(shape: Value) -> _Product:
-    """Return the transposed convolution with a kernel [o, h, w, c] whose result has ``shape``."""
-
-    def product(options: Any, x: Any, kernel: Any) -> Any:
-        strides = options.strideH, options.strideW
-        return transpose_convolution(options, shape, jnp.transpose(kernel, (1, 2, 3, 0)), x, strides)
-
-    return product
+    """Return the transposed convolution whose result has ``shape``."""
+    return lambda options, x, kernel: transpose_convolution(options, shape, kernel, x)
 
 
 @OPS.define("TRANSPOSE_CONV")

@@ -21,6 +21,7 @@ from builder.importers.frameworks.tflite.integers.fixed_point import (
     invert_root,
     make_fixed_point,
     multiply,
+    multiply_short,
     round_away,
 )
 from builder.importers.frameworks.tflite.integers.integer_values import IntegerTable, Value, centre, store
@@ -44,17 +45,15 @@ def _cut(table: Any, output: Tensor) -> Any:
     return np.clip(table, limits.min, limits.max).astype(output.dtype)
 
 
-def _tabulate_even(function: _Function, tensor: Tensor, output: Tensor) -> Any:
-    """Return XNNPACK's results for all bytes."""
+def _tabulate(function: _Function, tensor: Tensor, output: Tensor, delegated: Sequence[str] = ()) -> Any:
+    """Return the results for all integers. XNNPACK takes bytes of the types ``delegated``."""
+    if tensor.dtype.itemsize == 2:
+        limits = (tensor.step * np.float32(bound - tensor.zero) for bound in (-32768, 32767))
+        return interpolate(function, tuple(limits), np.float32(output.step), output.zero)
     real = (_list_integers(tensor) - tensor.zero).astype(np.float32) * tensor.step
     scaled = function(real).astype(np.float32) * (np.float32(1) / output.step)
-    return _cut(np.rint(scaled + np.float32(output.zero)), output)
-
-
-def _tabulate_away(function: _Function, tensor: Tensor, output: Tensor) -> Any:
-    """Return LiteRT's results for all bytes."""
-    real = tensor.step * (_list_integers(tensor) - tensor.zero).astype(np.float32)
-    scaled = function(real).astype(np.float32) * (np.float32(1) / output.step)
+    if str(tensor.dtype) in delegated:
+        return _cut(np.rint(scaled + np.float32(output.zero)), output)
     return _cut(round_away(scaled) + output.zero, output)
 
 
@@ -76,22 +75,6 @@ def interpolate(function: _Function, real: Any, scale: Any, offset: int) -> Any:
     integers = np.arange(-32768, 32768)
     places = 256 + (integers >> 7)
     return (table[places] + (((table[places + 1] - table[places]) * (integers & 127) + 64) >> 7)).astype(np.int16)
-
-
-def _tabulate_wide(function: _Function, tensor: Tensor, output: Tensor) -> Any:
-    limits = (tensor.step * np.float32(bound - tensor.zero) for bound in (-32768, 32767))
-    return interpolate(function, tuple(limits), np.float32(output.step), output.zero)
-
-
-def _apply(
-    function: _Function, delegated: tuple[str, ...], _: Any, tensors: Sequence[Tensor], output: Tensor, x: Value
-) -> Value:
-    (tensor,) = tensors
-    if tensor.dtype.itemsize == 2:
-        tabulate = _tabulate_wide
-    else:
-        tabulate = _tabulate_even if str(tensor.dtype) in delegated else _tabulate_away
-    return _look_up(tabulate(function, tensor, output), x, tensor)
 
 
 def _sigmoid(x: Any) -> Any:
@@ -127,27 +110,12 @@ def _approximate_gelu(x: Any) -> Any:
     return np.float32(0.5) * x * (np.float32(1) + _hyperbolic_tangent(inner).astype(x.dtype))
 
 
-OPS["ELU"] = functools.partial(_apply, _elu, ("int8",))
-OPS["EXP"] = functools.partial(_apply, _exponential, ())
-
-
-@OPS.define("GELU")
-def _gelu_table(options: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) -> Value:
-    return _apply(_approximate_gelu if options.approximate else _gelu, (), options, tensors, output, x)
-
-
-@OPS.define("LOG")
-def _log_table(options: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) -> Value:
-    least = np.float32(np.iinfo(output.dtype).min - output.zero) * output.step
-    return _apply(functools.partial(_logarithm, least=least), (), options, tensors, output, x)
-
-
 @OPS.define("RSQRT")
 def _reciprocal_root(_: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) -> Value:
     (tensor,) = tensors
     if tensor.dtype.itemsize == 2:
         function = functools.partial(_invert_root, most=np.float32(32767) * output.step)
-        return _look_up(_tabulate_wide(function, tensor, output), x, tensor)
+        return _look_up(_tabulate(function, tensor, output), x, tensor)
     centred = centre(x, tensor)
     inverse, factor = invert_root(centred), make_fixed_point(1 / np.float64(np.sqrt(tensor.step) * output.step))
     fine = multiply(jnp.ones_like(centred), FixedPoint(inverse.value, inverse.shift + 20))
@@ -155,20 +123,18 @@ def _reciprocal_root(_: Any, tensors: Sequence[Tensor], output: Tensor, x: Value
     return store(jnp.where(centred == 0, 255, result), output)
 
 
-@OPS.define("SQRT")
-def _root_table(_: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) -> Value:
-    (tensor,) = tensors
+def _tabulate_root(_: Any, tensor: Tensor, output: Tensor) -> Any:
     real = tensor.step * np.maximum(_list_integers(tensor) - tensor.zero, 0).astype(np.float32)
-    return _look_up(_cut(np.trunc(np.sqrt(real) / output.step) + output.zero, output), x, tensor)
+    return _cut(np.trunc(np.sqrt(real) / output.step) + output.zero, output)
 
 
-def _squash(
-    function: _Function, wide: Callable[..., Any], options: Any, tensors: Sequence[Tensor], output: Tensor, x: Value
-) -> Value:
-    (tensor,) = tensors
-    if tensor.dtype.itemsize == 1:
-        return _apply(function, ("int8", "uint8"), options, tensors, output, x)
-    return _look_up(wide(tensor), x, tensor)
+def _tabulate_log(_: Any, tensor: Tensor, output: Tensor) -> Any:
+    least = np.float32(np.iinfo(output.dtype).min - output.zero) * output.step
+    return _tabulate(functools.partial(_logarithm, least=least), tensor, output)
+
+
+def _tabulate_gelu(options: Any, tensor: Tensor, output: Tensor) -> Any:
+    return _tabulate(_approximate_gelu if options.approximate else _gelu, tensor, output)
 
 
 def _scale_wide(tensor: Tensor) -> Any:
@@ -213,28 +179,37 @@ def _tabulate_wide_tanh(tensor: Tensor) -> Any:
     return (np.where(x >= 0, y - (1 << 23) + 128, -y + (1 << 23) + 127) >> 8).astype(np.int16)
 
 
-OPS["LOGISTIC"] = functools.partial(_squash, _sigmoid, _tabulate_wide_sigmoid)
-OPS["TANH"] = functools.partial(_squash, _hyperbolic_tangent, _tabulate_wide_tanh)
+def _squash(function: _Function, wide: Callable[[Tensor], Any], _: Any, tensor: Tensor, output: Tensor) -> Any:
+    return wide(tensor) if tensor.dtype.itemsize == 2 else _tabulate(function, tensor, output, ("int8", "uint8"))
 
 
-@OPS.define("HARD_SWISH")
-def _hard_swish(_: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) -> Value:
-    (tensor,) = tensors
+def _tabulate_hard_swish(_: Any, tensor: Tensor, output: Tensor) -> Any:
     fine = np.float32(1 / 128) * tensor.step
     out, relu = make_fixed_point(fine / output.step), make_fixed_point(fine / np.float32(3 / 32768))
     high = (_list_integers(tensor) - tensor.zero) << 7
-    scaled = _double_high(high, _halve(out.value))
+    scaled = multiply_short(high, out.upper)
     gate = np.clip(high << max(relu.shift - 1, 0), -32768, 32767)
-    gate = np.clip(_double_high(gate, _halve(relu.value)) << min(max(relu.shift, 0), 1), -32768, 32767)
+    gate = np.clip(multiply_short(gate, relu.upper) << min(max(relu.shift, 0), 1), -32768, 32767)
     gate = (divide_by_power(gate, -min(relu.shift, 0)) + (1 << 15)) >> 1
     product = np.fix(gate * scaled / 2**15).astype(np.int64)
-    return _look_up(_cut(divide_by_power(product, -out.shift) + output.zero, output), x, tensor)
+    return _cut(divide_by_power(product, -out.shift) + output.zero, output)
 
 
-def _halve(value: int) -> int:
-    """Return the 16 upper bits of a fixed-point number, rounded."""
-    return min((value + (1 << 15)) >> 16, 32767)
+_TABLES: dict[str, Callable[[Any, Tensor, Tensor], Any]] = {
+    "ELU": lambda _, x, y: _tabulate(_elu, x, y, ("int8",)),
+    "EXP": lambda _, x, y: _tabulate(_exponential, x, y),
+    "GELU": _tabulate_gelu,
+    "HARD_SWISH": _tabulate_hard_swish,
+    "LOG": _tabulate_log,
+    "LOGISTIC": functools.partial(_squash, _sigmoid, _tabulate_wide_sigmoid),
+    "SQRT": _tabulate_root,
+    "TANH": functools.partial(_squash, _hyperbolic_tangent, _tabulate_wide_tanh),
+}
+"""What makes the table of an operator from its options, its tensor and its output."""
 
 
-def _double_high(a: Any, b: int) -> Any:
-    return np.minimum((a * b + (1 << 14)) >> 15, 32767)
+def _apply(tabulate: Any, options: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) -> Value:
+    return _look_up(tabulate(options, tensors[0], output), x, tensors[0])
+
+
+OPS.update({name: functools.partial(_apply, tabulate) for name, tabulate in _TABLES.items()})

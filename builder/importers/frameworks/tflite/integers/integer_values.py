@@ -53,11 +53,6 @@ def store_between(value: Value, output: Tensor, bounds: tuple[float | None, floa
     return jnp.clip(value + output.zero, least, most).astype(output.dtype)
 
 
-def round_half(x: Value) -> Value:
-    """Return real numbers rounded half away from zero."""
-    return jnp.copysign(jnp.floor(jnp.abs(x) + x.dtype.type(0.5)), x)
-
-
 def take_blocks(first: Value, rest: Value, block: int) -> Value:
     """Return ``first`` in whole blocks of elements, and ``rest`` in what remains.
 

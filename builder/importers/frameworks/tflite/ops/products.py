@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -15,7 +17,8 @@ from builder.importers.frameworks.tflite.fused_activation import activate
 
 OPS = OperatorTable()
 
-_IMAGES, _VOLUMES = ("NHWC", "HWIO", "NHWC"), ("NDHWC", "DHWIO", "NDHWC")
+_LAYOUTS = {2: ("NHWC", "HWIO", "NHWC"), 3: ("NDHWC", "DHWIO", "NDHWC")}
+"""The dimensions of inputs, kernels and results, by the number of those that a window moves over."""
 
 
 def name_padding(options: Any) -> str:
@@ -23,27 +26,31 @@ def name_padding(options: Any) -> str:
     return "SAME" if options.padding == schema.Padding.SAME else "VALID"
 
 
-def _convolve_images(options: Any, x: Value, kernel: Value, groups: int) -> Value:
+def _read_sides(options: Any, name: str, rank: int) -> tuple[int, ...]:
+    """Return the numbers that the options have for each side of a window, such as its strides."""
+    return tuple(getattr(options, name.format(side)) for side in "DHW"[3 - rank :])
+
+
+def _slide(options: Any, x: Value, kernel: Value) -> Value:
+    """Return the convolution of ``x`` [n, *spatial, c] with ``kernel`` [*spatial, c / groups, o]."""
+    rank = np.ndim(x) - 2
     return lax.conv_general_dilated(
-        jnp.asarray(x),
-        kernel,
-        (options.strideH, options.strideW),
-        name_padding(options),
-        rhs_dilation=(options.dilationHFactor, options.dilationWFactor),
-        dimension_numbers=_IMAGES,
-        feature_group_count=groups,
+        *(jnp.asarray(x), jnp.asarray(kernel), _read_sides(options, "stride{}", rank), name_padding(options)),
+        rhs_dilation=_read_sides(options, "dilation{}Factor", rank),
+        dimension_numbers=_LAYOUTS[rank],
+        feature_group_count=np.shape(x)[-1] // np.shape(kernel)[-2],
     )
 
 
 def convolve(options: Any, x: Value, kernel: Value) -> Value:
     """Return the convolution of ``x`` [n, h, w, c] with ``kernel`` [o, h, w, c / groups]."""
-    return _convolve_images(options, x, jnp.transpose(kernel, (1, 2, 3, 0)), np.shape(x)[-1] // np.shape(kernel)[-1])
+    return _slide(options, x, jnp.transpose(kernel, (1, 2, 3, 0)))
 
 
 def convolve_depthwise(options: Any, x: Value, kernel: Value) -> Value:
     """Return the convolution of each channel of ``x`` [n, h, w, c] with its part of ``kernel`` [1, h, w, c × m]."""
     _, rows, columns, outputs = np.shape(kernel)
-    return _convolve_images(options, x, jnp.reshape(kernel, (rows, columns, 1, outputs)), np.shape(x)[-1])
+    return _slide(options, x, jnp.reshape(kernel, (rows, columns, 1, outputs)))
 
 
 def flatten_rows(options: Any, x: Value, kernel: Value) -> Value:
@@ -51,66 +58,53 @@ def flatten_rows(options: Any, x: Value, kernel: Value) -> Value:
     return jnp.asarray(x) if options.keepNumDims else jnp.reshape(x, (-1, np.shape(kernel)[1]))
 
 
-def _add_bias(total: Value, bias: Value, options: Any) -> Value:
-    return activate(total if bias is None else total + bias, options)
+def multiply_rows(options: Any, x: Value, kernel: Value) -> Value:
+    """Return the product of rows with ``kernel`` [o, c]."""
+    if options.weightsFormat != schema.FullyConnectedOptionsWeightsFormat.DEFAULT:
+        raise ValueError("its weights are shuffled for one processor: convert the model again, without that")
+    return jnp.matmul(flatten_rows(options, x, kernel), jnp.transpose(kernel))
 
 
-for _name, _function in (("CONV_2D", convolve), ("DEPTHWISE_CONV_2D", convolve_depthwise)):
-    OPS.enter(_name, lambda options, x, w, bias=None, _f=_function: _add_bias(_f(options, x, w), bias, options))
-
-
-@OPS.define("CONV_3D")
-def convolve_volumes(options: Any, x: Value, kernel: Value, bias: Value = None) -> Value:
-    """Return a convolution of ``x`` [n, d, h, w, c] with ``kernel`` [d, h, w, c, o]."""
-    strides = (options.strideD, options.strideH, options.strideW)
-    dilations = (options.dilationDFactor, options.dilationHFactor, options.dilationWFactor)
-    total = lax.conv_general_dilated(
-        *(jnp.asarray(x), jnp.asarray(kernel), strides, name_padding(options)),
-        rhs_dilation=dilations,
-        dimension_numbers=_VOLUMES,
-        feature_group_count=np.shape(x)[-1] // np.shape(kernel)[-2],
-    )
-    return _add_bias(total, bias, options)
-
-
-def transpose_convolution(options: Any, shape: Value, kernel: Value, x: Value, strides: tuple[int, ...]) -> Value:
+def _unslide(options: Any, shape: Value, kernel: Value, x: Value) -> Value:
     """Return the image of ``shape`` whose convolution ``x`` could be; ``kernel``: [*spatial, c, o]."""
-    pads = []
+    rank, pads = np.ndim(x) - 2, []
+    strides = _read_sides(options, "stride{}", rank)
     for size, count, stride, extent in zip(
         read_ints(shape)[1:-1], np.shape(x)[1:-1], strides, np.shape(kernel), strict=False
     ):
         whole = (count - 1) * stride + extent
         before = max(whole - size, 0) // 2 if name_padding(options) == "SAME" else 0
         pads.append((extent - 1 - before, size - whole + extent - 1 + before))
-    flipped = jnp.flip(kernel, range(len(strides)))
-    names = _IMAGES if len(strides) == 2 else _VOLUMES
+    flipped = jnp.flip(kernel, range(rank))
     return lax.conv_general_dilated(
-        jnp.asarray(x), flipped, (1,) * len(strides), pads, lhs_dilation=strides, dimension_numbers=names
+        jnp.asarray(x), flipped, (1,) * rank, pads, lhs_dilation=strides, dimension_numbers=_LAYOUTS[rank]
     )
 
 
-@OPS.define("TRANSPOSE_CONV")
-def transpose_image_convolution(options: Any, shape: Value, kernel: Value, x: Value, bias: Value = None) -> Value:
-    """Return a transposed convolution with ``kernel`` [o, h, w, c]."""
-    last = jnp.transpose(kernel, (1, 2, 3, 0))
-    total = transpose_convolution(options, shape, last, x, (options.strideH, options.strideW))
-    return _add_bias(total, bias, options)
+def transpose_convolution(options: Any, shape: Value, kernel: Value, x: Value) -> Value:
+    """Return the image of ``shape`` whose convolution ``x`` could be; ``kernel``: [o, h, w, c]."""
+    return _unslide(options, shape, jnp.transpose(kernel, (1, 2, 3, 0)), x)
 
 
-@OPS.define("CONV_3D_TRANSPOSE")
-def transpose_volume_convolution(options: Any, shape: Value, kernel: Value, x: Value, bias: Value = None) -> Value:
-    """Return a transposed convolution with ``kernel`` [d, h, w, o, c]."""
-    strides = (options.strideD, options.strideH, options.strideW)
-    total = transpose_convolution(options, shape, jnp.swapaxes(kernel, 3, 4), x, strides)
-    return _add_bias(total, bias, options)
+def _transpose_volumes(options: Any, shape: Value, kernel: Value, x: Value) -> Value:
+    return _unslide(options, shape, jnp.swapaxes(kernel, 3, 4), x)
 
 
-@OPS.define("FULLY_CONNECTED")
-def connect_fully(options: Any, x: Value, kernel: Value, bias: Value = None) -> Value:
-    """Return the product of rows with ``kernel`` [o, c], with bias and activation."""
-    if options.weightsFormat != schema.FullyConnectedOptionsWeightsFormat.DEFAULT:
-        raise ValueError("its weights are shuffled for one processor: convert the model again, without that")
-    return _add_bias(jnp.matmul(flatten_rows(options, x, kernel), jnp.transpose(kernel)), bias, options)
+_LAYERS: dict[str, tuple[int, Callable[..., Value]]] = {
+    "CONV_2D": (2, convolve), "CONV_3D": (2, _slide), "DEPTHWISE_CONV_2D": (2, convolve_depthwise),
+    "FULLY_CONNECTED": (2, multiply_rows), "TRANSPOSE_CONV": (3, transpose_convolution),
+    "CONV_3D_TRANSPOSE": (3, _transpose_volumes),
+}  # fmt: skip
+"""The sums of products of layers; the input after those that they take, if there is one, is the bias."""
+
+
+def _compute_layer(count: int, product: Callable[..., Value], options: Any, *inputs: Value) -> Value:
+    total, bias = product(options, *inputs[:count]), (*inputs, None)[count]
+    return activate(total if bias is None else total + bias, options)
+
+
+for _name, _layer in _LAYERS.items():
+    OPS.enter(_name, functools.partial(_compute_layer, *_layer))
 
 
 @OPS.define("BATCH_MATMUL")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from builder.importers.frameworks.tflite.integers.integer_values import IntegerTable, Value
-from builder.importers.frameworks.tflite.ops.arrangement import pad_array
+from builder.importers.frameworks.tflite.ops.arrangement import pad_around
 from builder.importers.frameworks.tflite.tflite_tensors import Tensor
 
 OPS = IntegerTable()
@@ -28,5 +28,5 @@ def has_one_grid(tensors: Sequence[Tensor | None]) -> bool:
 
 
 @OPS.define("PAD")
-def _pad(options: Any, _: Any, output: Tensor, x: Value, pads: Value) -> Value:
-    return pad_array(options, x, pads, np.asarray(output.zero, output.dtype))
+def _pad(_: Any, __: Any, output: Tensor, x: Value, pads: Value) -> Value:
+    return pad_around(x, pads, np.asarray(output.zero, output.dtype))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -18,13 +18,19 @@ from builder.importers.frameworks.tflite.tflite_tensors import Tensor
 OPS = OperatorTable()
 
 
-def _first(*values: Value) -> Value:
-    return next(np.asarray(value) if isinstance(value, list) else value for value in values if value is not None)
-
-
-def _pad_lines(x: Value, filler: Value, widths: Sequence[Any]) -> Value:
+def pad_lines(x: Value, filler: Value, widths: Iterable[Any]) -> Value:
     """Return ``x`` with (before, after, between) elements ``filler`` along each axis."""
-    return lax.pad(jnp.asarray(x), jnp.reshape(filler, ()), [tuple(map(int, width)) for width in widths])
+    start = jnp.asarray(filler).astype(x.dtype).reshape(())
+    return lax.pad(jnp.asarray(x), start, [tuple(map(int, width)) for width in widths])
+
+
+def pad_around(x: Value, pads: Value, filler: Value = 0) -> Value:
+    """Return ``x`` with ``filler`` before and after each axis."""
+    return pad_lines(x, filler, [(*pair, 0) for pair in read_array(pads)])
+
+
+def _swap_blocks(x: Value, counts: Sequence[int], order: Sequence[int], shape: Sequence[int]) -> Value:
+    return jnp.reshape(jnp.transpose(jnp.reshape(x, counts), order), shape)
 
 
 OPS.enter("SHAPE", lambda _, x: np.asarray(np.shape(x), np.int64))
@@ -41,15 +47,20 @@ OPS.enter("RANGE", lambda _, *bounds: np.arange(*(read_array(value).reshape(()) 
 OPS.enter("REVERSE_V2", lambda _, x, axes: jnp.flip(x, list_axes(axes, np.ndim(x))))
 
 
-OPS.enter(
-    "RESHAPE",
-    lambda options, x, shape=None: jnp.reshape(x, read_ints(_first(shape, getattr(options, "newShape", None)))),
-)
+OPS.enter("RESHAPE", lambda o, x, to=None: jnp.reshape(x, read_ints(np.asarray(o.newShape) if to is None else to)))
 OPS.enter("REVERSE_SEQUENCE", lambda options, x, n: reverse_sequences(x, n, options.batchDim, options.seqDim))
 OPS.enter("UNPACK", lambda options, x: [*jnp.moveaxis(jnp.asarray(x), options.axis, 0)])
 OPS.enter("SPLIT", lambda options, axis, x: list(jnp.split(x, options.numSplits, read_int(axis))))
 OPS.enter("MATRIX_DIAG", lambda _, x: jnp.where(np.eye(np.shape(x)[-1]) > 0, x[..., None], jnp.zeros((), x.dtype)))
-OPS.enter("DILATE", lambda _, x, steps, filler: _pad_lines(x, filler, [(0, 0, step - 1) for step in read_ints(steps)]))
+OPS.enter("DILATE", lambda _, x, steps, filler: pad_lines(x, filler, [(0, 0, step - 1) for step in read_ints(steps)]))
+OPS.enter("PAD", lambda _, x, pads: pad_around(x, pads))
+OPS.enter("PADV2", lambda _, x, pads, filler: pad_around(x, pads, filler))
+OPS.enter(
+    "STABLEHLO_PAD",
+    lambda options, x, filler: pad_lines(
+        x, filler, zip(options.edgePaddingLow, options.edgePaddingHigh, options.interiorPadding, strict=True)
+    ),
+)
 
 
 @OPS.define("SQUEEZE")
@@ -114,13 +125,6 @@ def _cut_at_unknown(options: Any, x: Value, begin: Value, shape: Sequence[int]) 
     return jnp.reshape(lax.dynamic_slice(jnp.asarray(x), starts, sizes), shape)
 
 
-@OPS.define("PAD", "PADV2")
-def pad_array(_: Any, x: Value, pads: Value, filler: Value = None) -> Value:
-    """Return ``x`` with zeros, or what ``filler`` is, around it."""
-    start = jnp.zeros((), x.dtype) if filler is None else jnp.asarray(filler).astype(x.dtype)
-    return _pad_lines(x, start, [(*pair, 0) for pair in read_array(pads)])
-
-
 @OPS.define("MIRROR_PAD")
 def pad_with_mirror(options: Any, x: Value, pads: Value) -> Value:
     """Return ``x`` with its mirror images around it."""
@@ -128,22 +132,11 @@ def pad_with_mirror(options: Any, x: Value, pads: Value) -> Value:
     return jnp.pad(jnp.asarray(x), read_array(pads).tolist(), mode=mode)
 
 
-@OPS.define("STABLEHLO_PAD")
-def pad_inside(options: Any, x: Value, filler: Value) -> Value:
-    """Return ``x`` with ``filler`` around it and between its elements."""
-    widths = zip(options.edgePaddingLow, options.edgePaddingHigh, options.interiorPadding, strict=True)
-    return _pad_lines(x, filler, list(widths))
-
-
 @OPS.define("MATRIX_SET_DIAG")
 def set_diagonal(_: Any, x: Value, diagonal: Value) -> Value:
     """Return matrices with another diagonal."""
     where = jnp.arange(np.shape(diagonal)[-1])
     return jnp.asarray(x).at[..., where, where].set(diagonal)
-
-
-def _swap_blocks(x: Value, counts: Sequence[int], order: Sequence[int], shape: Sequence[int]) -> Value:
-    return jnp.reshape(jnp.transpose(jnp.reshape(x, counts), order), shape)
 
 
 @OPS.define("DEPTH_TO_SPACE")

@@ -34,11 +34,11 @@ class TensorScale:
     zero: Any
     axis: int
 
-    def spread(self, values: Any, rank: int) -> Any:
-        """Return scales or zero points as they apply to a tensor of ``rank`` dimensions."""
-        if values.size == 1:
-            return values.reshape(())
-        return values.reshape([-1 if d == self.axis else 1 for d in range(rank)])
+    def spread(self, rank: int) -> tuple[Any, Any]:
+        """Return the scales and the zero points as they apply to a tensor of ``rank`` dimensions."""
+        shape = [-1 if d == self.axis else 1 for d in range(rank)]
+        scale, zero = (values.reshape(() if values.size == 1 else shape) for values in (self.scale, self.zero))
+        return scale, zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,10 +86,7 @@ class Tensor:
         if not self.is_quantised:
             return value
         assert self.quantisation
-        rank = np.ndim(value)
-        scale, zero = (
-            self.quantisation.spread(part, rank) for part in (self.quantisation.scale, self.quantisation.zero)
-        )
+        scale, zero = self.quantisation.spread(np.ndim(value))
         module = np if isinstance(value, (np.ndarray, np.generic)) else jnp
         return (module.asarray(value).astype(np.float32) - zero.astype(np.float32)) * scale
 
@@ -98,10 +95,7 @@ class Tensor:
         if not self.is_quantised:
             return value
         assert self.quantisation
-        rank, bounds = np.ndim(value), np.iinfo(self.dtype)
-        scale, zero = (
-            self.quantisation.spread(part, rank) for part in (self.quantisation.scale, self.quantisation.zero)
-        )
+        (scale, zero), bounds = self.quantisation.spread(np.ndim(value)), np.iinfo(self.dtype)
         rounded = jnp.round(value / scale) + zero.astype(np.float32)
         return jnp.clip(rounded, bounds.min, bounds.max).astype(self.dtype)
 

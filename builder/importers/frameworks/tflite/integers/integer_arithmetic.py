@@ -37,24 +37,23 @@ def _are_bytes(tensors: Sequence[Tensor], output: Tensor) -> bool:
 
 
 def _add(sign: int, options: Any, tensors: Sequence[Tensor], output: Tensor, *values: Value) -> Value:
-    centred = [centre(value, tensor) for value, tensor in zip(values, tensors, strict=True)]
     if _is_near(tensors, output, 2**-10, 2**8):
         ratios = [tensor.step / output.step for tensor in tensors]
         shift = 21 - int(np.frexp(max(ratios))[1])
-        first, second = (
-            part * int(np.rint(np.ldexp(ratio, shift))) for part, ratio in zip(centred, ratios, strict=True)
-        )
+        factors = [int(np.rint(np.ldexp(ratio, shift))) for ratio in ratios]
+        first, second = (centre(*part) * factor for *part, factor in zip(values, tensors, factors, strict=True))
         return store((first + sign * second + (1 << (shift - 1))) >> shift, output, options)
     left = 15 if output.dtype.itemsize == 2 else 20
-    first, second, top = _align(centred, tensors, left)
+    first, second, top = _align(values, tensors, left)
     factor = top / np.float64(output.step * np.float32(1 << left))
     return store(scale(first + sign * second, factor), output, options)
 
 
-def _align(centred: Sequence[Value], tensors: Sequence[Tensor], left: int) -> tuple[Value, Value, float]:
+def _align(values: Sequence[Value], tensors: Sequence[Tensor], left: int) -> tuple[Value, Value, float]:
     """Return two tensors' integers on one scale, shifted ``left``, and the scale that stands for 1 << ``left``."""
     top = 2 * np.float64(max(tensor.step for tensor in tensors))
-    first, second = (scale(part << left, tensor.step / top) for part, tensor in zip(centred, tensors, strict=True))
+    parts = zip(values, tensors, strict=True)
+    first, second = (scale(centre(value, tensor) << left, tensor.step / top) for value, tensor in parts)
     return first, second, top
 
 
@@ -73,8 +72,7 @@ def _multiply(options: Any, tensors: Sequence[Tensor], output: Tensor, a: Value,
 
 @OPS.define("SQUARED_DIFFERENCE")
 def _square_difference(options: Any, tensors: Sequence[Tensor], output: Tensor, *values: Value) -> Value:
-    centred = [centre(value, tensor) for value, tensor in zip(values, tensors, strict=True)]
-    first, second, top = _align(centred, tensors, 7)
+    first, second, top = _align(values, tensors, 7)
     return store(scale((first - second) ** 2, top * top / np.float64(output.step * np.float32(1 << 14))), output)
 
 

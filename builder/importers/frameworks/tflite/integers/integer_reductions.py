@@ -62,6 +62,11 @@ def _average_pool(options: Any, _: Any, output: Tensor, x: Value) -> Value:
     return store(rounded - output.zero, output, options)
 
 
+def _tabulate_powers(step: Any) -> Any:
+    """Return e to the powers of 0, -step, …, -255 × step."""
+    return np.exp((-step * np.arange(256).astype(np.float32)).astype(np.float64)).astype(np.float32)
+
+
 @OPS.define("SOFTMAX")
 def _softmax(options: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) -> Value:
     tensor, beta = tensors[0], np.float32(options.beta)
@@ -69,8 +74,7 @@ def _softmax(options: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) 
     below = integers - jnp.max(integers, -1, keepdims=True)
     if tensor.dtype.itemsize == 2:
         return _softmax_wide(below, tensor.step * beta)
-    table = np.exp((-(tensor.step * beta) * np.arange(256).astype(np.float32)).astype(np.float64)).astype(np.float32)
-    exponentials = jnp.asarray(table)[-below]
+    exponentials = jnp.asarray(_tabulate_powers(tensor.step * beta))[-below]
     inverse = np.float32(1) / (jnp.sum(exponentials, -1, keepdims=True) * output.step)
     return store(jnp.floor(exponentials * inverse + np.float32(0.5)), output)
 
@@ -95,8 +99,7 @@ def _log_softmax(_: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) ->
     step = tensors[0].step
     integers = jnp.asarray(x).astype(np.int32)
     most = jnp.max(integers, -1, keepdims=True)
-    table = np.exp((-step * np.arange(256).astype(np.float32)).astype(np.float64)).astype(np.float32)
-    logarithm = jnp.log(jnp.sum(jnp.asarray(table)[most - integers], -1, keepdims=True))
+    logarithm = jnp.log(jnp.sum(jnp.asarray(_tabulate_powers(step))[most - integers], -1, keepdims=True))
     offset = (step * most.astype(np.float32) + logarithm) / output.step
     return store(jnp.round((step / output.step) * integers.astype(np.float32) - offset), output)
 

@@ -32,9 +32,9 @@ class IntegerTable(dict[str, IntegerOperator]):
 def centre(value: Value, tensor: Tensor) -> Value:
     """Return integers less their zero point, as int32."""
     assert tensor.quantisation
-    zero = tensor.quantisation.spread(tensor.quantisation.zero, np.ndim(value)).astype(np.int32)
+    _, zero = tensor.quantisation.spread(np.ndim(value))
     module = np if isinstance(value, np.ndarray) else jnp
-    return module.asarray(value).astype(np.int32) - zero
+    return module.asarray(value).astype(np.int32) - zero.astype(np.int32)
 
 
 def store(value: Value, output: Tensor, options: Any = None) -> Value:

@@ -12,6 +12,17 @@ from jax import lax
 from builder.importers.frameworks.graph_values import Value
 
 
+def divide(a: Value, b: Value) -> Value:
+    """Return the quotient; that of integers is cut off towards zero."""
+    is_float = jnp.issubdtype(a.dtype, jnp.floating)
+    return jnp.divide(a, b) if is_float else lax.div(*jnp.broadcast_arrays(a, b))
+
+
+def scale_negative(x: Value, slope: Value) -> Value:
+    """Return x where it is not negative, and the slope times x elsewhere."""
+    return jnp.where(x >= 0, x, np.asarray(slope, x.dtype) * x if np.isscalar(slope) else slope * x)
+
+
 def accumulate(
     function: Callable[..., Any], first: int, x: Value, axis: int, *, reverse: Any = 0, exclusive: Any = 0
 ) -> Value:

@@ -11,15 +11,11 @@ import numpy as np
 from jax import lax
 from onnx import helper
 
+from builder.importers.frameworks.array_functions import divide, scale_negative
 from builder.importers.frameworks.graph_values import Value
 from builder.importers.frameworks.operator_table import OperatorTable
 
 OPS = OperatorTable()
-
-
-def scale_negative(x: Value, slope: Value) -> Value:
-    """Return x where it is not negative, and the slope times x elsewhere."""
-    return jnp.where(x >= 0, x, np.asarray(slope, x.dtype) * x if np.isscalar(slope) else slope * x)
 
 
 def hard_sigmoid(x: Value, *, alpha: float = 0.2, beta: float = 0.5) -> Value:
@@ -42,14 +38,14 @@ OPS.enter_all(
         "Abs": jnp.abs, "Acos": jnp.arccos, "Acosh": jnp.arccosh, "Add": jnp.add, "And": jnp.logical_and,
         "Asin": jnp.arcsin, "Asinh": jnp.arcsinh, "Atan": jnp.arctan, "Atanh": jnp.arctanh,
         "BitwiseAnd": jnp.bitwise_and, "BitwiseNot": jnp.bitwise_not, "BitwiseOr": jnp.bitwise_or,
-        "BitwiseXor": jnp.bitwise_xor, "Ceil": jnp.ceil, "Cos": jnp.cos, "Cosh": jnp.cosh, "Equal": jnp.equal,
-        "Erf": lax.erf, "Exp": jnp.exp, "Floor": jnp.floor, "Gelu": compute_gelu, "Greater": jnp.greater,
-        "GreaterOrEqual": jnp.greater_equal, "HardSigmoid": hard_sigmoid, "Identity": lambda x: x, "IsNaN": jnp.isnan,
-        "Less": jnp.less, "LessOrEqual": jnp.less_equal, "Log": jnp.log, "Mul": jnp.multiply, "Neg": jnp.negative,
-        "Not": jnp.logical_not, "Or": jnp.logical_or, "PRelu": scale_negative, "Reciprocal": jnp.reciprocal,
-        "Relu": jax.nn.relu, "Round": jnp.round, "Sigmoid": jax.nn.sigmoid, "Sign": jnp.sign, "Sin": jnp.sin,
-        "Sinh": jnp.sinh, "Softplus": jax.nn.softplus, "Sqrt": jnp.sqrt, "Sub": jnp.subtract, "Tan": jnp.tan,
-        "Tanh": jnp.tanh, "Where": jnp.where, "Xor": jnp.logical_xor,
+        "BitwiseXor": jnp.bitwise_xor, "Ceil": jnp.ceil, "Cos": jnp.cos, "Cosh": jnp.cosh, "Div": divide,
+        "Equal": jnp.equal, "Erf": lax.erf, "Exp": jnp.exp, "Floor": jnp.floor, "Gelu": compute_gelu,
+        "Greater": jnp.greater, "GreaterOrEqual": jnp.greater_equal, "HardSigmoid": hard_sigmoid,
+        "Identity": lambda x: x, "IsNaN": jnp.isnan, "Less": jnp.less, "LessOrEqual": jnp.less_equal, "Log": jnp.log,
+        "Mul": jnp.multiply, "Neg": jnp.negative, "Not": jnp.logical_not, "Or": jnp.logical_or, "PRelu": scale_negative,
+        "Reciprocal": jnp.reciprocal, "Relu": jax.nn.relu, "Round": jnp.round, "Sigmoid": jax.nn.sigmoid,
+        "Sign": jnp.sign, "Sin": jnp.sin, "Sinh": jnp.sinh, "Softplus": jax.nn.softplus, "Sqrt": jnp.sqrt,
+        "Sub": jnp.subtract, "Tan": jnp.tan, "Tanh": jnp.tanh, "Where": jnp.where, "Xor": jnp.logical_xor,
         "BitShift": lambda a, b, *, direction: (jnp.left_shift if direction == "LEFT" else jnp.right_shift)(a, b),
         "Cast": lambda x, *, to, **_: cast_type(x, to),
         "CastLike": lambda x, like, **_: jnp.asarray(x).astype(like.dtype),
@@ -68,12 +64,6 @@ OPS.enter_all(
 
 def _is_float(value: Value) -> bool:
     return bool(jnp.issubdtype(value.dtype, jnp.floating))
-
-
-@OPS.define("Div")
-def divide_values(a: Value, b: Value) -> Value:
-    """Return the quotient; that of integers is cut off towards zero."""
-    return jnp.divide(a, b) if _is_float(a) else lax.div(*jnp.broadcast_arrays(a, b))
 
 
 @OPS.define("Pow")

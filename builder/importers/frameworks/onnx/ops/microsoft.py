@@ -14,9 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from builder.importers.frameworks.array_functions import scale_negative
 from builder.importers.frameworks.graph_values import Value, read_array
 from builder.importers.frameworks.onnx.ops.convolution import convolve_images
-from builder.importers.frameworks.onnx.ops.elementwise import compute_gelu, hard_sigmoid, scale_negative
+from builder.importers.frameworks.onnx.ops.elementwise import compute_gelu, hard_sigmoid
 from builder.importers.frameworks.onnx.ops.image_pooling import average_pool, global_average
 from builder.importers.frameworks.onnx.ops.linear import (
     multiply_and_add,

@@ -13,19 +13,13 @@ from builder.importers.frameworks.tflite.integers import (
     integer_reductions,
     integer_tables,
 )
-from builder.importers.frameworks.tflite.integers.integer_values import IntegerOperator, IntegerTable
+from builder.importers.frameworks.tflite.integers.integer_values import IntegerOperator
 from builder.importers.frameworks.tflite.tflite_tensors import Tensor
 
-INTEGER_OPERATORS = IntegerTable()
-for _family in (
-    integer_arithmetic,
-    integer_moves,
-    integer_products,
-    integer_recurrence,
-    integer_reductions,
-    integer_tables,
-):
-    INTEGER_OPERATORS.update(_family.OPS)
+INTEGER_OPERATORS: dict[str, IntegerOperator] = {
+    **integer_arithmetic.OPS, **integer_moves.OPS, **integer_products.OPS, **integer_recurrence.OPS,
+    **integer_reductions.OPS, **integer_tables.OPS,
+}  # fmt: skip
 
 
 def find_integer_operator(

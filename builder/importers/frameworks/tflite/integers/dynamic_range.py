@@ -14,7 +14,7 @@ import numpy as np
 
 from builder.importers.frameworks.tflite.fused_activation import activate
 from builder.importers.frameworks.tflite.integers.fixed_point import round_away
-from builder.importers.frameworks.tflite.integers.integer_products import transpose_to
+from builder.importers.frameworks.tflite.integers.integer_products import compute_transposed
 from builder.importers.frameworks.tflite.integers.integer_values import IntegerTable, Value, centre
 from builder.importers.frameworks.tflite.ops.products import (
     convolve,
@@ -55,7 +55,7 @@ def _round_away(x: Value, axes: tuple[int, ...]) -> tuple[Value, Value]:
 
 
 def _compute_layer(
-    product: Callable[..., Any], round_input: Any, options: Any, tensors: Sequence[Tensor], _: Tensor, *values: Value
+    round_input: Any, product: Callable[..., Any], options: Any, tensors: Sequence[Tensor], _: Tensor, *values: Value
 ) -> Value:
     x, kernel, bias = (*values, None)[:3]
     quantisation, rows = tensors[1].quantisation, product in (multiply_rows, multiply_batches)
@@ -66,15 +66,9 @@ def _compute_layer(
     return activate(total if bias is None else total + bias, options)
 
 
-OPS["CONV_2D"] = functools.partial(_compute_layer, convolve, _round_even)
-OPS["DEPTHWISE_CONV_2D"] = functools.partial(_compute_layer, convolve_depthwise, _round_away)
-OPS["FULLY_CONNECTED"] = functools.partial(_compute_layer, multiply_rows, _round_even)
-OPS["BATCH_MATMUL"] = functools.partial(_compute_layer, multiply_batches, _round_even)
-
-
-@OPS.define("TRANSPOSE_CONV")
-def _transpose_convolution(
-    options: Any, tensors: Sequence[Tensor], output: Tensor, shape: Value, kernel: Value, x: Value, bias: Value = None
-) -> Value:
-    product = transpose_to(shape)
-    return _compute_layer(product, _round_even, options, (tensors[2], tensors[1]), output, x, kernel, bias)
+for _name, _round_input, _product in (
+    ("CONV_2D", _round_even, convolve), ("DEPTHWISE_CONV_2D", _round_away, convolve_depthwise),
+    ("FULLY_CONNECTED", _round_even, multiply_rows), ("BATCH_MATMUL", _round_even, multiply_batches),
+):  # fmt: skip
+    OPS[_name] = functools.partial(_compute_layer, _round_input, _product)
+OPS["TRANSPOSE_CONV"] = functools.partial(compute_transposed, functools.partial(_compute_layer, _round_even))

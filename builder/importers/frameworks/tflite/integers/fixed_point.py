@@ -1,7 +1,12 @@
-"""LiteRT's fixed-point arithmetic: an integer times a real number, rounded twice as its kernels do."""
+"""LiteRT's fixed-point arithmetic: an integer times a real number, rounded twice, and functions of 16 bits.
+
+A number of 16 bits with k integer bits is an integer times 2^(k − 15). Its functions are those of Gemmlowp: a Taylor
+series and a product of powers for e^x, three steps of Newton's method for a quotient. Their arrays are NumPy's, int64.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,3 +93,52 @@ def invert_root(x: Any) -> FixedPoint:
 
 def _times(a: Any, b: Any) -> Any:
     return (a * b + 2**30) >> 31
+
+
+def _shift_left(x: Any, count: int) -> Any:
+    return np.clip(x << count, -32768, 32767)
+
+
+def _make_constant(real: float, integer_bits: int) -> int:
+    return round(math.ldexp(real, 15 - integer_bits))
+
+
+def _exponentiate(x: Any, integer_bits: int) -> Any:
+    """Return e^x without integer bits, for x ≤ 0."""
+    fraction = 15 - integer_bits
+    quarter = 1 << (fraction - 2)
+    rest = (x & (quarter - 1)) - quarter
+    near = (rest << integer_bits) + (1 << 12)  # from −1/4 … 0 to around the middle
+    square = multiply_short(near, near)
+    cube, fourth = multiply_short(square, near), divide_by_power(multiply_short(square, square), 2)
+    series = divide_by_power(multiply_short(fourth + cube, _make_constant(1 / 3, 0)) + square, 1)
+    middle = _make_constant(math.exp(-1 / 8), 0)
+    result = np.clip(middle + multiply_short(middle, near + series), -32768, 32767)
+    for exponent in range(-2, integer_bits):
+        power = multiply_short(result, _make_constant(math.exp(-(2.0**exponent)), 0))
+        result = np.where((rest - x) & (1 << (fraction + exponent)), power, result)
+    return np.where(x == 0, 32767, result)
+
+
+def _divide_by_half_sum(x: Any) -> Any:
+    """Return 2 / (1 + x) with two integer bits, for x in [0, 1]."""
+    half = (x + 32767 + 1) >> 1
+    result = _make_constant(48 / 17, 2) + multiply_short(half, _make_constant(-32 / 17, 2))
+    for _ in range(3):
+        result = result + _shift_left(multiply_short(result, (1 << 13) - multiply_short(half, result)), 2)
+    return result
+
+
+def tabulate_sigmoid(integer_bits: int) -> Any:
+    """Return the sigmoids of all integers from the least on, as int16 without integer bits."""
+    x = np.arange(-32768, 32768)
+    positive = _shift_left(_divide_by_half_sum(_exponentiate(-np.abs(x), integer_bits)), 1)
+    return np.where(x == 0, 1 << 14, np.where(x > 0, positive, 32767 - positive)).astype(np.int16)
+
+
+def tabulate_tanh(integer_bits: int) -> Any:
+    """Return the hyperbolic tangents of all integers from the least on, as int16 without integer bits."""
+    x = np.arange(-32768, 32768)
+    quotient = _divide_by_half_sum(_exponentiate(-np.abs(x), integer_bits + 1))
+    size = _shift_left(quotient - (1 << 13), 2)
+    return np.where(x == 0, 0, np.sign(x) * size).astype(np.int16)

@@ -99,14 +99,16 @@ for _name, _product in {
     OPS[_name] = functools.partial(_compute_layer, _name, _product)
 
 
-def transpose_to(shape: Value) -> _Product:
-    """Return the transposed convolution whose result has ``shape``."""
-    return lambda options, x, kernel: transpose_convolution(options, shape, kernel, x)
-
-
-@OPS.define("TRANSPOSE_CONV")
-def _transpose_convolution(
-    options: Any, tensors: Sequence[Tensor], output: Tensor, shape: Value, kernel: Value, x: Value, bias: Value = None
+def compute_transposed(
+    compute: Callable[..., Value], options: Any, tensors: Sequence[Tensor], output: Tensor, *values: Value
 ) -> Value:
-    product = transpose_to(shape)
-    return _compute_layer("TRANSPOSE_CONV", product, options, (tensors[2], tensors[1]), output, x, kernel, bias)
+    """Return what ``compute`` makes of a transposed convolution, whose inputs have an order of their own."""
+    shape, kernel, x, *bias = values
+
+    def product(options: Any, x: Any, kernel: Any) -> Any:
+        return transpose_convolution(options, shape, kernel, x)
+
+    return compute(product, options, (tensors[2], tensors[1]), output, x, kernel, *bias)
+
+
+OPS["TRANSPOSE_CONV"] = functools.partial(compute_transposed, functools.partial(_compute_layer, "TRANSPOSE_CONV"))

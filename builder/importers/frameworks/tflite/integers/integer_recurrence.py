@@ -8,8 +8,13 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from builder.importers.frameworks.tflite.integers.fixed_functions import tabulate_sigmoid, tabulate_tanh
-from builder.importers.frameworks.tflite.integers.fixed_point import divide_by_power, make_fixed_point, multiply
+from builder.importers.frameworks.tflite.integers.fixed_point import (
+    divide_by_power,
+    make_fixed_point,
+    multiply,
+    tabulate_sigmoid,
+    tabulate_tanh,
+)
 from builder.importers.frameworks.tflite.integers.integer_values import IntegerTable, Value, centre, store
 from builder.importers.frameworks.tflite.ops.recurrence import run_sequence
 from builder.importers.frameworks.tflite.tflite_tensors import Tensor

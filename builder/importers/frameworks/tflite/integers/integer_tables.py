@@ -14,7 +14,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from builder.importers.frameworks.tflite.integers.fixed_functions import tabulate_sigmoid, tabulate_tanh
 from builder.importers.frameworks.tflite.integers.fixed_point import (
     FixedPoint,
     divide_by_power,
@@ -23,6 +22,8 @@ from builder.importers.frameworks.tflite.integers.fixed_point import (
     multiply,
     multiply_short,
     round_away,
+    tabulate_sigmoid,
+    tabulate_tanh,
 )
 from builder.importers.frameworks.tflite.integers.integer_values import IntegerTable, Value, centre, store
 from builder.importers.frameworks.tflite.tflite_tensors import Tensor

@@ -19,6 +19,10 @@ from builder.importers.frameworks.operator_table import OperatorTable
 OPS = OperatorTable()
 
 
+def _read_tuple(numbers: Any) -> tuple[int, ...]:
+    return tuple(map(int, numbers))
+
+
 def _split_positions(indices: Value) -> tuple[Value, ...]:
     return tuple(jnp.moveaxis(jnp.asarray(indices), -1, 0))
 
@@ -76,10 +80,8 @@ def look_up_keys(_: Any, wanted: Value, keys: Value, values: Value) -> Any:
 @OPS.define("SCATTER_ND")
 def scatter_nd(_: Any, indices: Value, updates: Value, shape: Value) -> Value:
     """Return zeros to which updates are added at the positions in the last dimension of ``indices``."""
-    zeros = jnp.zeros(read_ints(shape), updates.dtype)
-    if updates.dtype == bool:
-        return zeros.at[_split_positions(indices)].max(updates)
-    return zeros.at[_split_positions(indices)].add(updates)
+    places = jnp.zeros(read_ints(shape), updates.dtype).at[_split_positions(indices)]
+    return places.max(updates) if updates.dtype == bool else places.add(updates)
 
 
 @OPS.define("SPARSE_TO_DENSE")
@@ -88,13 +90,6 @@ def fill_sparse(_: Any, indices: Value, shape: Value, values: Value, default: Va
     sizes = read_ints(shape)
     places = jnp.reshape(indices, (-1, len(sizes)))
     return jnp.full(sizes, jnp.reshape(default, ()), values.dtype).at[_split_positions(places)].set(values)
-
-
-@OPS.define("SEGMENT_SUM")
-def sum_segments(_: Any, x: Value, ids: Value) -> Value:
-    """Return the sum of the rows with each id; the last of the sorted ids, which must be known, says how many."""
-    numbers = read_ints(ids)
-    return jnp.zeros((numbers[-1] + 1, *np.shape(x)[1:]), x.dtype).at[np.asarray(numbers)].add(x)
 
 
 def _highest(dtype: Any) -> Any:
@@ -121,6 +116,10 @@ for _name, (_method, _start) in _SEGMENTS.items():
     )
 
 
+# The last of the sorted ids, which must be known, says how many sums there are.
+OPS.enter("SEGMENT_SUM", lambda _, x, ids: _fold_segments(x, ids, read_ints(ids)[-1] + 1, *_SEGMENTS["SUM"]))
+
+
 @OPS.define("UNIQUE")
 def find_unique(_: Any, x: Value) -> Any:
     """Return the different elements of known ones in order of appearance, and the number of each."""
@@ -132,13 +131,10 @@ def find_unique(_: Any, x: Value) -> Any:
 @OPS.define("STABLEHLO_GATHER")
 def gather_windows(options: Any, x: Value, starts: Value) -> Value:
     """Return parts of ``x`` as ``stablehlo.gather`` does."""
-    numbers = lax.GatherDimensionNumbers(
-        tuple(map(int, options.offsetDims)),
-        tuple(map(int, options.collapsedSliceDims)),
-        tuple(map(int, options.startIndexMap)),
-    )
-    sizes = tuple(map(int, options.sliceSizes))
-    return lax.gather(jnp.asarray(x), _move_last(starts, options.indexVectorDim), numbers, sizes, mode="clip")
+    names = options.offsetDims, options.collapsedSliceDims, options.startIndexMap
+    numbers, sizes = lax.GatherDimensionNumbers(*map(_read_tuple, names)), _read_tuple(options.sliceSizes)
+    places = _move_last(starts, options.indexVectorDim)
+    return lax.gather(jnp.asarray(x), places, numbers, sizes, mode="clip")
 
 
 def _move_last(indices: Value, axis: int) -> Value:
@@ -151,11 +147,8 @@ def scatter_windows(
     options: Any, x: Value, indices: Value, updates: Value, *, run: Callable[[int, Any], list[Value]]
 ) -> Value:
     """Return ``x`` with parts updated as ``stablehlo.scatter`` does."""
-    numbers = lax.ScatterDimensionNumbers(
-        tuple(map(int, options.updateWindowDims)),
-        tuple(map(int, options.insertedWindowDims)),
-        tuple(map(int, options.scatterDimsToOperandDims)),
-    )
+    names = options.updateWindowDims, options.insertedWindowDims, options.scatterDimsToOperandDims
+    numbers = lax.ScatterDimensionNumbers(*map(_read_tuple, names))
     pairs = [np.array([a, b]).astype(x.dtype) for a, b in ((2, 3), (3, 2))]
     answers = [run(options.updateComputationSubgraphIndex, list(pair)) for pair in pairs]
     scatter = _SCATTERS[tuple(int(answer[0]) for answer in answers)]

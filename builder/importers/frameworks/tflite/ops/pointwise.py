@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from builder.importers.frameworks.array_functions import divide, scale_negative
 from builder.importers.frameworks.graph_values import Value
 from builder.importers.frameworks.operator_table import OperatorTable
 from builder.importers.frameworks.tflite.fused_activation import activate
@@ -28,7 +29,7 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 """An output has the type that the file says, so a cast leaves its input as it is."""
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "ADD": jnp.add, "ATAN2": jnp.arctan2, "BITWISE_XOR": jnp.bitwise_xor, "EQUAL": jnp.equal,
+    "ADD": jnp.add, "ATAN2": jnp.arctan2, "BITWISE_XOR": jnp.bitwise_xor, "DIV": divide, "EQUAL": jnp.equal,
     "FLOOR_DIV": jnp.floor_divide, "FLOOR_MOD": jnp.mod, "GREATER": jnp.greater, "GREATER_EQUAL": jnp.greater_equal,
     "LESS": jnp.less, "LESS_EQUAL": jnp.less_equal, "LOGICAL_AND": jnp.logical_and, "LOGICAL_OR": jnp.logical_or,
     "MAXIMUM": jnp.maximum, "MINIMUM": jnp.minimum, "MUL": jnp.multiply, "NOT_EQUAL": jnp.not_equal, "POW": jnp.power,
@@ -46,18 +47,11 @@ for _name, _binary in _BINARY.items():
 
 OPS.enter("ADD_N", lambda _, *inputs: functools.reduce(jnp.add, inputs))
 OPS.enter("GELU", lambda options, x: jax.nn.gelu(x, approximate=bool(options.approximate)))
-OPS.enter("LEAKY_RELU", lambda options, x: jnp.where(x >= 0, x, np.float32(options.alpha) * x))
-OPS.enter("PRELU", lambda _, x, slope: jnp.where(x >= 0, x, slope * x))
+OPS.enter("LEAKY_RELU", lambda options, x: scale_negative(x, options.alpha))
+OPS.enter("PRELU", lambda _, x, slope: scale_negative(x, slope))
 OPS.enter("SOFTMAX", lambda options, x: jax.nn.softmax(x if options.beta == 1 else x * np.float32(options.beta), -1))
 OPS.enter("BITCAST", lambda _, x, *, outputs: lax.bitcast_convert_type(jnp.asarray(x), outputs[0].dtype))
 OPS.enter("BUCKETIZE", lambda options, x: jnp.searchsorted(np.float32(options.boundaries), x, side="right"))
-
-
-@OPS.define("DIV")
-def divide(options: Any, a: Value, b: Value) -> Value:
-    """Return the quotient; that of integers is cut off towards zero."""
-    quotient = jnp.divide(a, b) if jnp.issubdtype(a.dtype, jnp.floating) else lax.div(*jnp.broadcast_arrays(a, b))
-    return activate(quotient, options)
 
 
 @OPS.define("SELECT", "SELECT_V2")

@@ -38,8 +38,17 @@ def read_int(value: Value) -> int:
 
 
 def find_lowest(dtype: Any) -> Any:
-    """Return what no number of a type is less than: minus infinity, or the least integer."""
+    """Return what no number of a type is less than: minus infinity, the least integer, or False."""
+    if np.dtype(dtype).kind == "b":
+        return False
     return -np.inf if jnp.issubdtype(dtype, jnp.floating) else np.iinfo(dtype).min
+
+
+def find_highest(dtype: Any) -> Any:
+    """Return what no number of a type is more than: infinity, the largest integer, or True."""
+    if np.dtype(dtype).kind == "b":
+        return True
+    return np.inf if jnp.issubdtype(dtype, jnp.floating) else np.iinfo(dtype).max
 
 
 def spread_channels(values: Value, rank: int, axis: int = 1) -> Value:

@@ -57,12 +57,6 @@ def _round_up(span: int, stride: int, end: int) -> int:
     return rest if (span + rest) // stride * stride < end else 0
 
 
-def make_spatial_names(rank: int) -> tuple[str, str, str]:
-    """Return the names of the dimensions of images, kernels and results, for a convolution by JAX."""
-    spatial = "DHW"[3 - rank :] if rank <= 3 else "".join(chr(ord("a") + i) for i in range(rank))
-    return "NC" + spatial, "OI" + spatial, "NC" + spatial
-
-
 def flip_kernel(kernel: Any, groups: int) -> Any:
     """Return the kernel [c, o / groups, ...] of a transposed convolution as one that moves over a dilated image."""
     spatial = kernel.shape[2:]

@@ -16,11 +16,10 @@ from builder.importers.frameworks.onnx.ops import (
     recurrent,
     reduction,
     shaping,
-    signal,
 )
 
 OPERATORS = {
     **control_flow.OPS, **convolution.OPS, **elementwise.OPS, **image_pooling.OPS, **image_sampling.OPS,
     **indexing.OPS, **linear.OPS, **microsoft.OPS, **normalisation.OPS, **quantised.OPS, **recurrent.OPS,
-    **reduction.OPS, **shaping.OPS, **signal.OPS,
+    **reduction.OPS, **shaping.OPS,
 }  # fmt: skip

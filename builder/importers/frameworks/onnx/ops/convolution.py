@@ -14,7 +14,6 @@ from builder.importers.frameworks.onnx.ops.linear import subtract_zero_point
 from builder.importers.frameworks.onnx.sliding_window import (
     Window,
     flip_kernel,
-    make_spatial_names,
     read_window,
 )
 from builder.importers.frameworks.operator_table import OperatorTable
@@ -38,7 +37,6 @@ def convolve_window(
         window.pads,
         lhs_dilation=dilation,
         rhs_dilation=window.dilations,
-        dimension_numbers=make_spatial_names(len(window.sizes)),
         feature_group_count=groups,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -80,20 +81,18 @@ def norm_pool(x: Value, *, kernel_shape: Any, p: int = 2, **keys: Any) -> Value:
     return _reduce_windows(jnp.abs(x) ** p, window, 0, lax.add) ** np.asarray(1 / p, x.dtype)
 
 
+def _reduce_images(function: Callable[..., Value], x: Value) -> Value:
+    return function(x, tuple(range(2, np.ndim(x))), keepdims=True).astype(x.dtype)
+
+
 def global_average(x: Value) -> Value:
     """Return the mean of each channel."""
-    return jnp.mean(x, tuple(range(2, np.ndim(x))), keepdims=True).astype(x.dtype)
+    return _reduce_images(jnp.mean, x)
 
 
-OPS.enter_all(
-    {
-        "GlobalAveragePool": global_average,
-        "GlobalLpPool": lambda x, *, p=2: (
-            jnp.sum(jnp.abs(x) ** p, tuple(range(2, np.ndim(x))), keepdims=True) ** np.asarray(1 / p, x.dtype)
-        ),
-        "GlobalMaxPool": lambda x: jnp.max(x, tuple(range(2, np.ndim(x))), keepdims=True),
-    }
-)
+OPS.enter("GlobalAveragePool", global_average)
+OPS.enter("GlobalLpPool", lambda x, *, p=2: _reduce_images(jnp.sum, jnp.abs(x) ** p) ** np.asarray(1 / p, x.dtype))
+OPS.enter("GlobalMaxPool", lambda x: _reduce_images(jnp.max, x))
 
 
 @OPS.define("MaxUnpool")

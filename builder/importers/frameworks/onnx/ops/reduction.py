@@ -12,23 +12,10 @@ import numpy as np
 from jax import lax
 
 from builder.importers.frameworks.array_functions import accumulate
-from builder.importers.frameworks.graph_values import Value, find_lowest, list_axes, read_int
+from builder.importers.frameworks.graph_values import Value, find_highest, find_lowest, list_axes, read_int
 from builder.importers.frameworks.operator_table import OperatorTable
 
 OPS = OperatorTable()
-
-
-def _extreme(function: Callable[..., Any], limit: Callable[[Any], Any]) -> Callable[..., Any]:
-    def reduce(x: Value, **where: Any) -> Value:
-        if x.dtype == bool:
-            return function(x.astype(np.uint8), **where, initial=limit(np.dtype(np.uint8))).astype(bool)
-        return function(x, **where, initial=limit(np.dtype(x.dtype)))
-
-    return reduce
-
-
-def _highest(dtype: Any) -> Any:
-    return np.inf if jnp.issubdtype(dtype, jnp.floating) else np.iinfo(dtype).max
 
 
 def _sum(x: Value, **where: Any) -> Value:
@@ -49,9 +36,9 @@ _REDUCTIONS: dict[str, Callable[..., Any]] = {
     "ReduceL2": lambda x, **where: jnp.sqrt(_sum(jnp.square(x), **where)),
     "ReduceLogSum": lambda x, **where: jnp.log(_sum(x, **where)),
     "ReduceLogSumExp": jax.scipy.special.logsumexp,
-    "ReduceMax": _extreme(jnp.max, find_lowest),
+    "ReduceMax": lambda x, **where: jnp.max(x, **where, initial=find_lowest(x.dtype)),
     "ReduceMean": jnp.mean,
-    "ReduceMin": _extreme(jnp.min, _highest),
+    "ReduceMin": lambda x, **where: jnp.min(x, **where, initial=find_highest(x.dtype)),
     "ReduceProd": lambda x, **where: jnp.prod(x, **where, dtype=x.dtype),
     "ReduceSum": _sum,
     "ReduceSumSquare": lambda x, **where: _sum(jnp.square(x), **where),

@@ -75,10 +75,9 @@ def make_constant(*, value: Value = None, **keys: Any) -> Value:
 def split_array(x: Value, wanted: Value = None, *, axis: int = 0, outputs: int, **keys: Any) -> list[Value]:
     """Return pieces of ``x`` along ``axis``, of given sizes or of equal ones of which the last may be smaller."""
     sizes = keys.get("split") if wanted is None else read_ints(wanted)
-    total, count = np.shape(x)[axis], keys.get("num_outputs") or outputs
     if sizes is None:
-        piece = -(-total // count)
-        sizes = [max(min(piece, total - piece * number), 0) for number in range(count)]
+        count = keys.get("num_outputs") or outputs
+        sizes = [-(-np.shape(x)[axis] // count)] * count
     return list(jnp.split(x, np.cumsum(sizes)[:-1], axis))
 
 
@@ -92,10 +91,7 @@ def cut_slices(x: Value, *inputs: Value, **keys: Any) -> Value:
     index: list[Any] = [slice(None)] * np.ndim(x)
     where = range(len(starts)) if axes is None else list_axes(axes, np.ndim(x))
     for start, end, axis, step in zip(starts, ends, where, steps or [1] * len(starts), strict=True):
-        size = np.shape(x)[axis]
-        first = min(max(start + size if start < 0 else start, 0), size if step > 0 else size - 1)
-        stop = end + size if end < 0 else end
-        index[axis] = slice(first, min(stop, size) if stop >= 0 else (0 if step > 0 else None), step)
+        index[axis] = slice(start, end, step)
     return jnp.asarray(x)[tuple(index)]
 
 

@@ -14,7 +14,7 @@ from builder.importers.frameworks.graph_values import list_axes, read_ints
 from builder.importers.frameworks.tflite.integers.fixed_point import FixedPoint, invert_root, make_fixed_point, multiply
 from builder.importers.frameworks.tflite.integers.integer_tables import interpolate
 from builder.importers.frameworks.tflite.integers.integer_values import IntegerTable, Value, centre, store
-from builder.importers.frameworks.tflite.ops.reductions import count_in_windows, pool
+from builder.importers.frameworks.tflite.ops.aggregation import count_in_windows, pool
 from builder.importers.frameworks.tflite.tflite_tensors import Tensor
 
 OPS = IntegerTable()

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from builder.importers.frameworks.tflite.ops import (
+    aggregation,
     arrangement,
     box_selection,
     lookups,
     pointwise,
     products,
     recurrence,
-    reductions,
     resizing,
     subgraph_calls,
 )
 
 OPERATORS = {
-    **arrangement.OPS, **box_selection.OPS, **lookups.OPS, **pointwise.OPS, **products.OPS, **recurrence.OPS,
-    **reductions.OPS, **resizing.OPS, **subgraph_calls.OPS,
+    **aggregation.OPS, **arrangement.OPS, **box_selection.OPS, **lookups.OPS, **pointwise.OPS, **products.OPS,
+    **recurrence.OPS, **resizing.OPS, **subgraph_calls.OPS,
 }  # fmt: skip
 
 _RANDOM = "it draws random numbers"

@@ -1,4 +1,4 @@
-"""Operators of com.microsoft, each as a JAX function held against ONNX Runtime; prints how many cases agree.
+"""Operators of com.microsoft, and windows larger than images, held against ONNX Runtime; prints how many agree.
 
 It runs in the environment of ONNX's models.
 """
@@ -6,6 +6,7 @@ It runs in the environment of ONNX's models.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 os.environ |= {"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"}
@@ -50,7 +51,9 @@ MASK = ints([1, 1, 0], [1, 1, 1])
 IMAGE, KERNEL = floats(1, 3, 6, 6), floats(4, 3, 3, 3)
 QKV, WEIGHTS = floats(2, 3, 8), [floats(8, 24), floats(24)]
 CROSS = [floats(2, 3, 8), floats(2, 5, 8), floats(2, 5, 8)]
-FIRST = (0,)
+LOW = np.sin(np.arange(36, dtype=np.float32)).reshape(1, 2, 3, 6)
+FIRST, REFUSED = (0,), ()
+ONNX = {"AveragePool", "Conv", "LpPool", "MaxPool", "SimplifiedLayerNormalization"}
 CASES: list[Case] = [
     ("FusedMatMul", [floats(2, 3, 4), floats(2, 5, 4)], {"transB": 1, "alpha": 0.5}, FIRST),
     ("FusedMatMul", [floats(3, 2, 4), floats(2, 5, 4)], {"transBatchA": 1, "transB": 1}, FIRST),
@@ -141,14 +144,28 @@ CASES: list[Case] = [
         {"K": 32, "N": 4, "bits": 4, "block_size": 16},
         FIRST,
     ),
+    ("MaxPool", [LOW], {"kernel_shape": [4, 2], "strides": [2, 2]}, (0, 1)),
+    (
+        "AveragePool",
+        [LOW],
+        {"kernel_shape": [6, 2], "strides": [3, 2], "pads": [1, 0] * 2},
+        FIRST,
+    ),
+    ("LpPool", [LOW], {"kernel_shape": [4, 2], "strides": [3, 2]}, FIRST),
+    ("MaxPool", [LOW], {"kernel_shape": [9, 2], "strides": [2, 2]}, REFUSED),
+    ("AveragePool", [LOW], {"kernel_shape": [5, 2], "ceil_mode": 1}, REFUSED),
+    ("Conv", [LOW, np.ones((4, 2, 4, 2), np.float32)], {"strides": [2, 2]}, REFUSED),
 ]
 
 
 def run_case(operator: str, inputs: list[Any], attributes: dict[str, Any], outputs: tuple[int, ...]) -> bool:
-    """Say whether the answers agree: floats to 1e-5, integers to one step, since a tie may be rounded either way."""
+    """Say whether the answers agree: floats to 1e-5, integers to one step, since a tie may be rounded either way.
+
+    Where no outputs are named, both must refuse the inputs.
+    """
     names = [f"input_{i}" if value is not None else "" for i, value in enumerate(inputs)]
-    results = [f"output_{i}" if i in outputs else "" for i in range(max(outputs) + 1)]
-    domain = "" if operator == "SimplifiedLayerNormalization" else "com.microsoft"
+    results = [f"output_{i}" if i in outputs or not outputs else "" for i in range(max(outputs, default=0) + 1)]
+    domain = "" if operator in ONNX else "com.microsoft"
     feeds = {name: value for name, value in zip(names, inputs, strict=True) if name}
     kinds = [(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape) for name, value in feeds.items()]
     graph = helper.make_graph(
@@ -161,7 +178,7 @@ def run_case(operator: str, inputs: list[Any], attributes: dict[str, Any], outpu
         output.type.Clear()
     opsets = [helper.make_opsetid(*entry) for entry in OPSETS.items()]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
-    wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
     known = {name: value for name, value in feeds.items() if operator == "MatMulNBits" and name != "input_0"}
 
     def compute(traced: dict[str, Any]) -> list[Any]:
@@ -169,8 +186,19 @@ def run_case(operator: str, inputs: list[Any], attributes: dict[str, Any], outpu
         GraphRunner(OPSETS, {}).run_graph(graph, scope)
         return [jnp.asarray(scope[name]) for name in results if name]
 
-    answers = jax.jit(compute)({name: value for name, value in feeds.items() if name not in known})
+    traced = {name: value for name, value in feeds.items() if name not in known}
+    if not outputs:
+        return _refuses(session.run, None, feeds) and _refuses(jax.jit(compute), traced)
+    wanted, answers = session.run(None, feeds), jax.jit(compute)(traced)
     return all(_agree(np.asarray(ours), theirs) for ours, theirs in zip(answers, wanted, strict=True))
+
+
+def _refuses(function: Callable[..., Any], *arguments: Any) -> bool:
+    try:
+        function(*arguments)
+    except Exception:  # Each has errors of its own.
+        return True
+    return False
 
 
 def _agree(ours: Any, theirs: Any) -> bool:

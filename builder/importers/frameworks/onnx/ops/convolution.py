@@ -45,6 +45,8 @@ def convolve_window(
 def convolve_images(x: Value, kernel: Value, bias: Value = None, *, group: int = 1, **keys: Any) -> Value:
     """Return the convolution, with a bias for each channel."""
     window = read_window(np.shape(x)[2:], np.shape(kernel)[2:], keys)
+    if min(window.count_places(np.shape(x)[2:])) < 1:
+        raise ValueError(f"its kernel {window.extents} is larger than its input {np.shape(x)[2:]}: make that larger")
     return add_bias(convolve_window(x, kernel, window, group), bias)
 
 

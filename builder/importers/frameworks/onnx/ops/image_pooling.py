@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -14,6 +15,22 @@ from builder.importers.frameworks.onnx.sliding_window import Window, read_window
 from builder.importers.frameworks.operator_table import OperatorTable
 
 OPS = OperatorTable()
+
+
+def _read_pool(shape: Sequence[int], sizes: Sequence[int], keys: dict[str, Any]) -> Window:
+    """Return the window of a pooling over an image of ``shape`` [n, c, ...].
+
+    A window that reaches beyond the image by less than a stride is cut off there, as ONNX Runtime does.
+    """
+    window, pads = read_window(shape[2:], sizes, keys), []
+    for size, (before, after), extent, stride in zip(
+        shape[2:], window.pads, window.extents, window.strides, strict=True
+    ):
+        missing = max(extent - before - size - after, 0)
+        if missing >= stride:
+            raise ValueError(f"its window of {extent} is larger than its input of {size}: make that larger")
+        pads.append((before, after + missing))
+    return replace(window, pads=tuple(pads))
 
 
 def _reduce_windows(x: Value, window: Window, start: Any, function: Any) -> Value:
@@ -31,7 +48,7 @@ def _reduce_windows(x: Value, window: Window, start: Any, function: Any) -> Valu
 @OPS.define("MaxPool")
 def max_pool(x: Value, *, kernel_shape: Any, storage_order: int = 0, outputs: int, **keys: Any) -> Any:
     """Return the largest element in each window and, as a second output, its position in the flattened input."""
-    window = read_window(np.shape(x)[2:], kernel_shape, keys)
+    window = _read_pool(np.shape(x), kernel_shape, keys)
     largest = _reduce_windows(x, window, find_lowest(x.dtype), lax.max)
     if outputs == 1:
         return largest
@@ -62,7 +79,7 @@ def _find_in_windows(x: Value, largest: Value, places: Any, window: Window) -> V
 def average_pool(x: Value, *, kernel_shape: Any, count_include_pad: int = 0, **keys: Any) -> Value:
     """Return the mean of each window, over the image alone or over its padding too."""
     shape = np.shape(x)
-    window = read_window(shape[2:], kernel_shape, keys)
+    window = _read_pool(shape, kernel_shape, keys)
     total = _reduce_windows(x, window, 0, lax.add)
     ones = np.ones((1, 1, *shape[2:]), x.dtype)
     if count_include_pad:  # What is added for the last window by ceil_mode does not count.
@@ -77,7 +94,7 @@ def average_pool(x: Value, *, kernel_shape: Any, count_include_pad: int = 0, **k
 @OPS.define("LpPool")
 def norm_pool(x: Value, *, kernel_shape: Any, p: int = 2, **keys: Any) -> Value:
     """Return the p-norm of each window."""
-    window = read_window(np.shape(x)[2:], kernel_shape, keys)
+    window = _read_pool(np.shape(x), kernel_shape, keys)
     return _reduce_windows(jnp.abs(x) ** p, window, 0, lax.add) ** np.asarray(1 / p, x.dtype)
 
 

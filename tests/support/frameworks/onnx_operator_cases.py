@@ -52,6 +52,10 @@ IMAGE, KERNEL = floats(1, 3, 6, 6), floats(4, 3, 3, 3)
 QKV, WEIGHTS = floats(2, 3, 8), [floats(8, 24), floats(24)]
 CROSS = [floats(2, 3, 8), floats(2, 5, 8), floats(2, 5, 8)]
 LOW = np.sin(np.arange(36, dtype=np.float32)).reshape(1, 2, 3, 6)
+ROW, KERNELS, STATES = [floats(5, 1, 3)], [signed(2, 3, 16), signed(2, 4, 16)], [floats(2, 1, 4), floats(2, 1, 4)]
+BOTH = {"direction": "bidirectional", "hidden_size": 4}
+BY_LAYER = [floats(2) ** 2 / 100, ints(3, -2).astype(np.int8)] * 2
+BY_CHANNEL = [floats(2, 16) ** 2 / 100, np.zeros((2, 16), np.int8)] * 2
 FIRST, REFUSED = (0,), ()
 ONNX = {"AveragePool", "Conv", "LpPool", "MaxPool", "SimplifiedLayerNormalization"}
 CASES: list[Case] = [
@@ -137,6 +141,9 @@ CASES: list[Case] = [
         FIRST,
     ),
     ("DynamicQuantizeMatMul", [floats(2, 3), signed(3, 4), *SIGNED, floats(4)], {}, FIRST),
+    ("DynamicQuantizeMatMul", [np.zeros((2, 3), np.float32), signed(3, 4), *SIGNED, floats(4)], {}, FIRST),
+    ("DynamicQuantizeLSTM", [*ROW, *KERNELS, floats(2, 32), None, *STATES, floats(2, 12), *BY_LAYER], BOTH, (0, 1, 2)),
+    ("DynamicQuantizeLSTM", [*ROW, *KERNELS, *[None] * 5, *BY_CHANNEL], BOTH, (0, 1, 2)),
     ("MatMulNBits", [floats(2, 32), bytes_(4, 2, 8), floats(8)], {"K": 32, "N": 4, "bits": 4, "block_size": 16}, FIRST),
     (
         "MatMulNBits",
@@ -179,7 +186,8 @@ def run_case(operator: str, inputs: list[Any], attributes: dict[str, Any], outpu
     opsets = [helper.make_opsetid(*entry) for entry in OPSETS.items()]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
     session = onnxruntime.InferenceSession(model.SerializeToString())
-    known = {name: value for name, value in feeds.items() if operator == "MatMulNBits" and name != "input_0"}
+    weights = operator in ("MatMulNBits", "DynamicQuantizeLSTM")
+    known = {name: value for name, value in feeds.items() if weights and name != "input_0"}
 
     def compute(traced: dict[str, Any]) -> list[Any]:
         scope = {**known, **traced}

@@ -88,6 +88,6 @@ def convolve_quantised(
 def quantise_dynamically(x: Value) -> tuple[Value, Value, Value]:
     """Return ``x`` as uint8, with the scale and the zero point that its own range has."""
     low, high = jnp.minimum(jnp.min(x), 0), jnp.maximum(jnp.max(x), 0)
-    scale = ((high - low) / np.float32(255)).astype(np.float32)
+    scale = jnp.where(low == high, 1, (high - low) / np.float32(255)).astype(np.float32)
     zero = jnp.clip(jnp.round(-low / scale), 0, 255).astype(np.uint8)
     return round_values(x / scale, zero, np.uint8), scale, zero

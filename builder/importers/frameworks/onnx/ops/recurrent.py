@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from builder.importers.frameworks.graph_values import Value
+from builder.importers.frameworks.graph_values import Value, read_array
+from builder.importers.frameworks.onnx.ops.quantised import quantise_dynamically, restore_linear
 from builder.importers.frameworks.operator_table import OperatorTable
 
 OPS = OperatorTable()
@@ -143,6 +144,27 @@ def run_gru(x: Value, w: Value, r: Value, *rest: Value, **keys: Any) -> Any:
 @OPS.define("LSTM")
 def run_lstm(x: Value, w: Value, r: Value, *rest: Value, **keys: Any) -> Any:
     """Return the outputs, the last output and the last cell of a layer with long short-term memory."""
+    return _run_lstm(lambda h: h, x, w, r, *rest, **keys)
+
+
+@OPS.define("DynamicQuantizeLSTM", domain="com.microsoft")
+def run_quantised_lstm(x: Value, w: Value, r: Value, *rest: Value, **keys: Any) -> Any:
+    """Do the same with transposed kernels of 8 bits; what they multiply is rounded to 8 bits of its own range."""
+    kernels = _restore_kernel(w, *rest[5:7]), _restore_kernel(r, *rest[7:])
+    return _run_lstm(_round_dynamically, _round_dynamically(x), *kernels, *rest[:5], **keys)
+
+
+def _restore_kernel(kernel: Value, scale: Value, zero: Value) -> Any:
+    """Return the numbers of known kernels [directions, inputs, gates], transposed."""
+    factor, offset = (read_array(part).reshape(len(kernel), 1, -1).astype(np.float32) for part in (scale, zero))
+    return ((read_array(kernel) - offset) * factor).swapaxes(1, 2)
+
+
+def _round_dynamically(x: Value) -> Value:
+    return restore_linear(*quantise_dynamically(x))
+
+
+def _run_lstm(round_state: Callable[[Any], Any], x: Value, w: Value, r: Value, *rest: Value, **keys: Any) -> Any:
     bias, lengths, first, first_cell, peepholes = (*rest, None, None, None, None, None)[:5]
     limit, coupled = _limit(keys.get("clip")), keys.get("input_forget", 0)
 
@@ -156,7 +178,7 @@ def run_lstm(x: Value, w: Value, r: Value, *rest: Value, **keys: Any) -> Any:
 
         def advance_cell(state: Any, values: Any) -> Any:
             h, c = state
-            parts = jnp.split(values @ w[number].T + h @ r[number].T + (of_inputs + of_state), 4, -1)
+            parts = jnp.split(values @ w[number].T + round_state(h) @ r[number].T + (of_inputs + of_state), 4, -1)
             entry, forget = open_gate(parts[0], peeps[0], c), open_gate(parts[2], peeps[2], c)
             new = (1 - entry if coupled else forget) * c + entry * activate(limit(parts[3]))
             return open_gate(parts[1], peeps[1], new) * activate_cell(new), new

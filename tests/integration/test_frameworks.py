@@ -195,7 +195,7 @@ def write_quantised(path: Path) -> Path:
         ("jax", "one_hot_cases.py", "8 run\n"),
         ("onnx", "onnx_operator_cases.py", "51 of 51 agree\n"),
         ("onnx", "quantised_pattern_cases.py", "12 run\n"),
-        ("tflite", "tflite_state_cases.py", "3 of 3 agree\n"),
+        ("tflite", "tflite_state_cases.py", "49 of 49 agree\n"),
         ("tflite", "tflite_integer_cases.py", "285 of 285 agree\n"),
     ],
     ids=[
@@ -251,6 +251,17 @@ def test_sizes_that_a_tflite_file_leaves_open(exchanged: Path, tmp_path: Path, m
     manifest = json.loads(Bundle.load(project.dist / "open").manifest.read_text())
     assert manifest["verification"]["passed"]
     assert len(manifest["verification"]["outputs"]) == 2
+
+
+def test_states_of_recurrent_operators(exchanged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run after run, the library answers as LiteRT does, to the byte."""
+    project = empty_project(tmp_path, monkeypatch)
+    (tmp_path / "model.toml").write_text(f'[model]\nsource = "{exchanged}/recurrent.tflite"\nname = "recurrent"\n')
+    assert main(["bundle", "model.toml", "--in", "host"]) == 0
+    library = project.dist / "recurrent" / "layer" / "lib" / "libmodel.so"
+    with np.load(exchanged / "recurrent.npz") as recorded:
+        answers = run_library(library, [[feed] for feed in recorded["feed"]])
+        np.testing.assert_array_equal([answer for (answer,) in answers], recorded["fetch"])
 
 
 @pytest.mark.parametrize("form", ["tflite", "onnx"])

@@ -2,8 +2,9 @@
 
 ``signatures.tflite`` has two signatures, ``encode`` and ``decode``; a file ``signatures-NAME.npz`` for each has an
 input and the answer. ``row.tflite`` and ``row.onnx`` are made for a batch of 1, so that they mix the rows of any other.
-``open.tflite`` takes images of any size. ``unsupported.tflite`` has two operators that are not read. It runs in the
-environment of ONNX's and LiteRT's models.
+``open.tflite`` takes images of any size. ``recurrent.tflite`` keeps the state of an LSTM of bytes, and
+``recurrent.npz`` has the inputs and the answers of a sequence of runs. ``unsupported.tflite`` has two operators that
+are not read. It runs in the environment of ONNX's and LiteRT's models.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.support.frameworks import tflite_integer_cases
 from tests.support.frameworks.tflite_files import (
     FileGraph,
     FileOperator,
@@ -63,6 +65,23 @@ def make_open() -> bytes:
     return write_model(FileGraph(tensors, operators, [0], [5], signature="serving_default"))
 
 
+def write_recurrent(folder: Path) -> None:
+    """Write a model of one LSTM, and what LiteRT answers to a sequence of runs."""
+    make = tflite_integer_cases.CASES["UNIDIRECTIONAL_SEQUENCE_LSTM int8 bits 12"]
+    data = tflite_integer_cases.write_case(make())
+    (folder / "recurrent.tflite").write_bytes(data)
+    interpreter = Interpreter(model_content=data)
+    interpreter.allocate_tensors()
+    (feed,), (fetch,) = interpreter.get_input_details(), interpreter.get_output_details()
+    feeds = np.random.default_rng(0).integers(-128, 128, (8, *feed["shape"])).astype(np.int8)
+    answers = []
+    for values in feeds:
+        interpreter.set_tensor(feed["index"], values)
+        interpreter.invoke()
+        answers.append(interpreter.get_tensor(fetch["index"]))
+    np.savez(folder / "recurrent.npz", feed=feeds, fetch=answers)
+
+
 def make_unsupported() -> bytes:
     """A custom operator and random numbers."""
     operators = [
@@ -97,6 +116,7 @@ def main(folder: Path) -> None:
         archive.writestr("labels.txt", "".join(f"class {i}\n" for i in range(6)))
     (folder / "unsupported.tflite").write_bytes(make_unsupported())
     (folder / "open.tflite").write_bytes(make_open())
+    write_recurrent(folder)
     (folder / "row.onnx").write_bytes(make_onnx_row())
     interpreter = Interpreter(model_content=data)
     for name, size in (("encode", 6), ("decode", 3)):

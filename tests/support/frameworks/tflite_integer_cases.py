@@ -443,12 +443,18 @@ def make_feed(tensor: FileTensor, *, positive: bool = False) -> Any:
     return values.astype(tensor.dtype)
 
 
-def compare_case(make: Callable[[], Case]) -> str:
-    """Return how the answers to a random case differ, or nothing."""
-    name, inputs, output, options = make()
+def write_case(case: Case) -> bytes:
+    """Return the file of a case."""
+    name, inputs, output, options = case
     version = 3 if name == "TRANSPOSE_CONV" and len(inputs) == 4 else 1
     inner = [FileTensor((), I16)] * 4 + [output] if "LSTM" in name else []
-    data = write_operator(name, inputs, [output], options, version, inner)
+    return write_operator(name, inputs, [output], options, version, inner)
+
+
+def compare_case(make: Callable[[], Case]) -> str:
+    """Return how the answers to a random case differ, or nothing."""
+    case = name, inputs, output, _ = make()
+    data = write_case(case)
     feeds = [make_feed(tensor, positive=name == "RSQRT") for tensor in inputs if is_feed(tensor)]
     (wanted,) = run_interpreter(data, feeds)
     graph = read_file(data, name).graph

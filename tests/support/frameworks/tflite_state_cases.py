@@ -1,4 +1,5 @@
-"""Models that keep variables, each run several times as a JAX function and by LiteRT; prints how many agree.
+"""Models that keep variables or the states of recurrent operators, each run several times as a JAX function and by
+LiteRT; prints how many agree.
 
 It runs in the environment of LiteRT's models.
 """
@@ -7,6 +8,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +17,12 @@ os.environ |= {"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"}
 
 import jax
 import numpy as np
+from ai_edge_litert import schema_py_generated as schema
 
 from builder.importers.frameworks.tflite.tflite_model import open_tflite
+from builder.importers.ports import PortInfo
+from tests.support.frameworks import tflite_integer_cases
+from tests.support.frameworks.tflite_cases import KINDS, Data, list_cases, make_file
 from tests.support.frameworks.tflite_files import (
     FileGraph,
     FileOperator,
@@ -23,6 +30,7 @@ from tests.support.frameworks.tflite_files import (
     constant,
     make_options,
     write_model,
+    write_operator,
 )
 
 VALUE, HANDLE, CONDITION = FileTensor((1, 3)), FileTensor((), kind="RESOURCE"), FileTensor((1,), np.bool_)
@@ -95,6 +103,86 @@ def write_in_a_branch() -> bytes:
     )
 
 
+def make_recurrent_step(*tensors: FileTensor) -> tuple[list[FileTensor], FileOperator]:
+    """``tensors`` (the last is the input) and those of a step of a recurrent layer, which ends in the last of all."""
+    weights = [constant(np.random.default_rng(0).standard_normal(shape), np.float32) for shape in ((3, 3), (3, 3), 3)]
+    options = make_options("RNNOptions", fusedActivationFunction=schema.ActivationFunctionType.TANH)
+    numbers = range(len(tensors) - 1, len(tensors) + 4)
+    step = FileOperator("RNN", numbers, [numbers.stop], options)
+    return [*tensors, *weights, FileTensor((1, 3), is_variable=True), VALUE], step
+
+
+def step_in_a_branch() -> bytes:
+    """Recurrent steps in runs whose input is at most zero in its first element; each begins anew."""
+    main = [
+        FileOperator("SLICE", [0, 1, 2], [3], make_options("SliceOptions")),
+        FileOperator("RESHAPE", [3, 4], [5], make_options("ReshapeOptions")),
+        FileOperator("GREATER", [5, 6], [7], make_options("GreaterOptions")),
+        FileOperator("IF", [7, 0], [8], make_options("IfOptions", thenSubgraphIndex=1, elseSubgraphIndex=2)),
+    ]
+    tensors = [
+        VALUE, constant([0, 0], np.int32), constant([1, 1], np.int32), FileTensor((1, 1)), constant([1], np.int32),
+        FileTensor((1,)), constant([0.0], np.float32), CONDITION, VALUE,
+    ]  # fmt: skip
+    leave = [FileOperator("NEG", [0], [1], make_options("NegOptions"))]
+    inner, step = make_recurrent_step(VALUE)
+    branches = FileGraph([VALUE, VALUE], leave, [0], [1]), FileGraph(inner, [step], [0], step.outputs)
+    return write_model(FileGraph(tensors, main, [0], [8]), *branches)
+
+
+def step_in_a_loop() -> bytes:
+    """Three recurrent steps, whose state is zero before the first."""
+    count, going = FileTensor((), np.int32), FileTensor((), np.bool_)
+    options = make_options("WhileOptions", condSubgraphIndex=1, bodySubgraphIndex=2)
+    main = FileGraph(
+        [constant(0, np.int32), VALUE, count, VALUE], [FileOperator("WHILE", [0, 1], [2, 3], options)], [1], [3]
+    )
+    less = FileOperator("LESS", [0, 2], [3], make_options("LessOptions"))
+    inner, step = make_recurrent_step(count, constant(1, np.int32), count, VALUE)
+    add = FileOperator("ADD", [0, 1], [2], make_options("AddOptions"))
+    return write_model(
+        main,
+        FileGraph([count, VALUE, constant(3, np.int32), going], [less], [0, 1], [3]),
+        FileGraph(inner, [add, step], [0, 3], [2, *step.outputs]),
+    )
+
+
+def step_once() -> bytes:
+    """One step with long short-term memory in the format of four inputs, of which two are states."""
+    random = np.random.default_rng(0)
+    state, kernel, bias = FileTensor((1, 4), is_variable=True), random.standard_normal((16, 7)), np.zeros(16)
+    tanh = schema.ActivationFunctionType.TANH
+    options = make_options("LSTMOptions", kernelType=schema.LSTMKernelType.BASIC, fusedActivationFunction=tanh)
+    inputs = [VALUE, state, constant(kernel, np.float32), constant(bias, np.float32), replace(state)]
+    return write_operator("LSTM", inputs, [FileTensor(())] * 4, options)
+
+
+def list_recurrent() -> Iterator[tuple[str, bytes, int]]:
+    """Yield a name, a file and its number of states for the recurrent operators, real and quantised."""
+    for case in list_cases():
+        if states := sum(isinstance(item, Data) and item.role == "state" for item in case.inputs):
+            yield f"{case.name} {case.label}", make_file(case, KINDS["float32"])[0], states
+    for name, make in tflite_integer_cases.CASES.items():
+        _, inputs, *_ = case = make()
+        if states := sum(tensor is not None and tensor.is_variable for tensor in inputs):
+            yield name, tflite_integer_cases.write_case(case), states
+
+
+def draw(port: PortInfo, generator: Any) -> Any:
+    """Return a feed: normal numbers, or any integers."""
+    if np.dtype(port.dtype).kind == "f":
+        return generator.standard_normal(port.shape).astype(port.dtype)
+    limits = np.iinfo(port.dtype)
+    return generator.integers(limits.min, limits.max + 1, port.shape).astype(port.dtype)
+
+
+def is_near(ours: Any, wanted: Any) -> bool:
+    """Say whether real answers are close, and integers the same."""
+    if wanted.dtype.kind != "f":
+        return np.array_equal(ours, wanted)
+    return np.allclose(ours, wanted, rtol=1e-5, atol=1e-5 * np.max(np.abs(wanted)))
+
+
 def agrees(data: bytes, states: int, folder: Path) -> bool:
     """Say whether ten runs in a row agree, and the model has this number of states."""
     path = folder / "model.tflite"
@@ -103,17 +191,20 @@ def agrees(data: bytes, states: int, folder: Path) -> bool:
     function, kept = jax.jit(model.make_function()), list(model.states.values())
     generator, same = np.random.default_rng(0), len(kept) == states
     for _ in range(10):
-        feeds = [generator.standard_normal(port.shape).astype(port.dtype) for port in model.ports.feeds]
+        feeds = [draw(port, generator) for port in model.ports.feeds]
         results: list[Any] = [np.asarray(value) for value in function(*feeds, *kept)]
         count = len(model.ports.fetches)
         kept, wanted = results[count:], model.answer(feeds)
-        same &= all(np.allclose(a, b, rtol=1e-6) for a, b in zip(results[:count], wanted, strict=True))
+        same &= all(map(is_near, results[:count], wanted))
     return same
 
 
-CASES = {sum_inputs: 1, read_before_and_after: 1, write_in_a_branch: 1}
+STATES = {
+    sum_inputs: 1, read_before_and_after: 1, write_in_a_branch: 1, step_in_a_branch: 0, step_in_a_loop: 0, step_once: 2,
+}  # fmt: skip
 
 if __name__ == "__main__":
+    cases = [*((make.__name__, make(), states) for make, states in STATES.items()), *list_recurrent()]
     with tempfile.TemporaryDirectory() as made:
-        failed = [make.__name__ for make, states in CASES.items() if not agrees(make(), states, Path(made))]
-    print(f"{len(CASES) - len(failed)} of {len(CASES)} agree{', not ' if failed else ''}{', '.join(failed)}")
+        failed = [name for name, data, states in cases if not agrees(data, states, Path(made))]
+    print(f"{len(cases) - len(failed)} of {len(cases)} agree{', not ' if failed else ''}{', '.join(failed)}")

@@ -18,9 +18,6 @@ from builder.importers.frameworks.tflite.tflite_graph import TfliteSubgraph
 from builder.importers.loaded import choose_signature, make_names_unique
 from builder.importers.ports import GraphFacts, ModelPorts, PortInfo
 
-_STARTS_ANEW = (
-    "the states of its recurrent operators are zero when a run begins, as after LiteRT's reset_all_variables()"
-)
 _ENDINGS = {"LOGISTIC": "Sigmoid", "SOFTMAX": "Softmax", "LOG_SOFTMAX": "LogSoftmax"}
 
 
@@ -39,7 +36,7 @@ def open_tflite(path: Path, signature: str | None = None) -> FrameworkModel:
     entry = named or _name_tensors(graph.subgraphs[0])
     number, feeds, fetches = entry.number, entry.feeds, entry.fetches
     main = graph.subgraphs[number]
-    first, written = graph.read_variables(number), sorted(graph.list_written(number))
+    first, written = graph.read_variables(number), graph.list_written(number)
 
     def run(*values: Any) -> list[Any]:
         """Compute the outputs and then the new values of states, from the inputs and the states."""
@@ -50,12 +47,10 @@ def open_tflite(path: Path, signature: str | None = None) -> FrameworkModel:
     @functools.cache
     def open_interpreter() -> Interpreter:
         interpreter = Interpreter(model_content=data, num_threads=1)
-        interpreter.allocate_tensors()  # Variables have memory from now on.
         return interpreter
 
     def answer(values: Sequence[Array]) -> list[Array]:
         interpreter = open_interpreter()  # It keeps the states.
-        interpreter.reset_all_variables()  # Recurrent layers begin anew.
         if named:
             results = interpreter.get_signature_runner(signature)(**dict(zip(dict(feeds), values, strict=True)))
             return [results[name] for name, _ in fetches]
@@ -73,11 +68,11 @@ def open_tflite(path: Path, signature: str | None = None) -> FrameworkModel:
         signature,
         there,
         _find_endings(main, fetches),
-        warnings=(_STARTS_ANEW,) if any(tensor.is_variable for tensor in main.tensors) else (),
         labels=file.labels,
         origin=file.description,
     )
-    states = dict(zip(make_names_unique(written), map(first.__getitem__, written), strict=True))
+    names = make_names_unique([key if isinstance(key, str) else key.name for key in written])
+    states = dict(zip(names, map(first.__getitem__, written), strict=True))
     return FrameworkModel(ports, lambda: run, answer, states=states)
 
 

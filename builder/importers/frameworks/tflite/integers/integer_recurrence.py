@@ -40,7 +40,7 @@ def is_plain_lstm(tensors: Sequence[Tensor | None]) -> bool:
 
 
 @OPS.define("UNIDIRECTIONAL_SEQUENCE_LSTM")
-def _run_lstm(options: Any, tensors: Sequence[Tensor], output: Tensor, *values: Value) -> Value:
+def _run_lstm(options: Any, tensors: Sequence[Tensor], output: Tensor, *values: Value) -> list[Value]:
     x_tensor, hidden_tensor, cell_tensor = tensors[0], tensors[_HIDDEN], tensors[_CELL]
     bits = round(np.log2(cell_tensor.step))
     sigmoid, tanh, cell_tanh = tabulate_sigmoid(3), tabulate_tanh(3), tabulate_tanh(15 + bits)
@@ -74,7 +74,7 @@ def _run_lstm(options: Any, tensors: Sequence[Tensor], output: Tensor, *values: 
 
 
 @OPS.define("SVDF")
-def _run_svdf(options: Any, tensors: Sequence[Tensor], output: Tensor, *values: Value) -> Value:
+def _run_svdf(options: Any, tensors: Sequence[Tensor], output: Tensor, *values: Value) -> tuple[Value, Value]:
     x, features, times, bias, state = values
     (filters, memory), n = np.shape(times), np.shape(x)[0]
     x_tensor, features_tensor, times_tensor, _, state_tensor = tensors
@@ -83,9 +83,8 @@ def _run_svdf(options: Any, tensors: Sequence[Tensor], output: Tensor, *values: 
     product = centre(x, x_tensor) @ jnp.transpose(features).astype(np.int32)
     recent = _saturate(multiply(product, inner))[:, :, None]
     past = jnp.reshape(state, (n, filters, memory))[:, :, 1:]
-    total = jnp.sum(
-        jnp.concatenate([past.astype(np.int32), recent.astype(np.int32)], 2) * times.astype(np.int32), 2, dtype=np.int32
-    )
+    kept = jnp.concatenate([past.astype(np.int32), recent.astype(np.int32)], 2)
+    total = jnp.sum(kept * times.astype(np.int32), 2, dtype=np.int32)
     total = jnp.sum(jnp.reshape(total, (n, filters // options.rank, options.rank)), 2, dtype=np.int32)
     total = total if bias is None else total + bias
-    return store(multiply(total, outer), output)
+    return store(multiply(total, outer), output), jnp.reshape(kept, np.shape(state)).astype(state.dtype)

@@ -17,7 +17,10 @@ IntegerOperator = Callable[..., Value]
 
 
 class IntegerTable(dict[str, IntegerOperator]):
-    """Operators on integers by name: functions of options, input tensors, output tensor and the inputs' integers."""
+    """Operators on integers by name: functions of options, input tensors, output tensor and the inputs' integers.
+
+    They return the output's integers; recurrent ones, those of the new states after them.
+    """
 
     def define(self, *names: str) -> Callable[[IntegerOperator], IntegerOperator]:
         """Return a decorator that enters a function as the operators ``names``."""

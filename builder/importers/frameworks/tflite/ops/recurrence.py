@@ -1,4 +1,4 @@
-"""Recurrent layers. Their states are variable tensors, which are zero when a call begins."""
+"""Recurrent layers. Their states are variable tensors; each returns the new ones after its outputs."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ Cell = Callable[[Any, Any], Any]
 """A function of a layer's state and an input that returns the next state, whose first part is the output."""
 
 
-def run_sequence(cell: Cell, x: Value, state: Sequence[Value], time_major: bool, reverse: bool = False) -> Value:
-    """Return the outputs of ``cell`` over ``x`` [n, t, i], or [t, n, i] if ``time_major``."""
+def run_sequence(cell: Cell, x: Value, state: Sequence[Value], time_major: bool, reverse: bool = False) -> list[Value]:
+    """Return the outputs of ``cell`` over ``x`` [n, t, i], or [t, n, i] if ``time_major``, and then the new state."""
 
     def run_step(old: Any, values: Any) -> Any:
         new = cell(old, values)
         return new, new[0]
 
     x = jnp.asarray(x) if time_major else jnp.swapaxes(x, 0, 1)
-    _, outputs = lax.scan(run_step, tuple(map(jnp.asarray, state)), x, reverse=reverse)
-    return outputs if time_major else jnp.swapaxes(outputs, 0, 1)
+    new, outputs = lax.scan(run_step, tuple(map(jnp.asarray, state)), x, reverse=reverse)
+    return [outputs if time_major else jnp.swapaxes(outputs, 0, 1), *new]
 
 
 def _make_rnn_cell(options: Any, kernel: Value, recurrent: Value, bias: Value) -> Cell:
@@ -39,13 +39,13 @@ def _make_rnn_cell(options: Any, kernel: Value, recurrent: Value, bias: Value) -
 
 
 @OPS.define("RNN")
-def run_rnn_step(options: Any, x: Value, kernel: Value, recurrent: Value, bias: Value, state: Value) -> Value:
-    """Return the output of one step of a simple recurrent layer."""
-    return _make_rnn_cell(options, kernel, recurrent, bias)([state], jnp.asarray(x))[0]
+def run_rnn_step(options: Any, x: Value, kernel: Value, recurrent: Value, bias: Value, state: Value) -> list[Value]:
+    """Return the output of one step of a simple recurrent layer, which is its state."""
+    return [_make_rnn_cell(options, kernel, recurrent, bias)([state], jnp.asarray(x))[0]] * 2
 
 
 @OPS.define("UNIDIRECTIONAL_SEQUENCE_RNN")
-def run_rnn(options: Any, x: Value, kernel: Value, recurrent: Value, bias: Value, state: Value) -> Value:
+def run_rnn(options: Any, x: Value, kernel: Value, recurrent: Value, bias: Value, state: Value) -> list[Value]:
     """Return the outputs of a simple recurrent layer."""
     return run_sequence(_make_rnn_cell(options, kernel, recurrent, bias), x, [state], options.timeMajor)
 
@@ -61,15 +61,21 @@ def _split_auxiliary(x: Value, auxiliary: Value, kernels: Sequence[Value]) -> tu
 
 
 @OPS.define("BIDIRECTIONAL_SEQUENCE_RNN")
-def run_rnn_both_ways(options: Any, x: Value, *parts: Value) -> Any:
+def run_rnn_both_ways(options: Any, x: Value, *parts: Value) -> list[Value]:
     """Return the outputs of two simple recurrent layers, of which one begins at the end."""
     auxiliary, *kernels = (*parts[8:], None, None, None)[:3]
-    outputs = []
+    directions = []
     for number, values in enumerate(_split_auxiliary(x, auxiliary, kernels)):
         kernel, recurrent, bias, state = parts[4 * number : 4 * number + 4]
         cell = _make_rnn_cell(options, _join_kernels(kernel, kernels[number]), recurrent, bias)
-        outputs.append(run_sequence(cell, values, [state], options.timeMajor, number == 1))
-    return jnp.concatenate(outputs, -1) if options.mergeOutputs else outputs
+        directions.append(run_sequence(cell, values, [state], options.timeMajor, number == 1))
+    return _join_directions(*directions, merge=options.mergeOutputs)
+
+
+def _join_directions(forward: Sequence[Value], backward: Sequence[Value], *, merge: bool) -> list[Value]:
+    """Return the outputs of both directions, as one if ``merge``, and then the states of both."""
+    outputs = [forward[0], backward[0]]
+    return [*([jnp.concatenate(outputs, -1)] if merge else outputs), *forward[1:], *backward[1:]]
 
 
 def _join_kernels(kernel: Value, other: Value) -> Value:
@@ -128,7 +134,7 @@ def _limit(x: Value, bound: float) -> Value:
 
 
 @OPS.define("UNIDIRECTIONAL_SEQUENCE_LSTM")
-def run_lstm(options: Any, x: Value, *parts: Value) -> Value:
+def run_lstm(options: Any, x: Value, *parts: Value) -> list[Value]:
     """Return the outputs of a layer with long short-term memory."""
     norms = (*parts[19:], None, None, None, None)[:4]
     cell = _make_lstm_cell(options, parts[:17], norms, [None] * 4)
@@ -136,37 +142,39 @@ def run_lstm(options: Any, x: Value, *parts: Value) -> Value:
 
 
 @OPS.define("LSTM")
-def run_lstm_step(options: Any, x: Value, *parts: Value) -> Any:
+def run_lstm_step(options: Any, x: Value, *parts: Value) -> Sequence[Value]:
     """Return what one step of a layer with long short-term memory gives, in the format that the options name."""
     if options.kernelType == schema.LSTMKernelType.FULL:
         norms = (*parts[19:], None, None, None, None)[:4]
-        return _make_lstm_cell(options, parts[:17], norms, [None] * 4)(parts[17:19], jnp.asarray(x))[0]
+        output, cell = _make_lstm_cell(options, parts[:17], norms, [None] * 4)(parts[17:19], jnp.asarray(x))
+        return output, output, cell
     h, kernel, bias, c = parts
     joined = jnp.concatenate([x, h], -1)
     gates = joined @ jnp.transpose(kernel) + bias
     entry, candidate, forget, leave = jnp.split(gates, 4, -1)
     new = jax.nn.sigmoid(entry) * jnp.tanh(candidate) + jax.nn.sigmoid(forget) * c
-    return jax.nn.sigmoid(leave) * jnp.tanh(new), new, joined, gates
+    output = jax.nn.sigmoid(leave) * jnp.tanh(new)
+    return output, new, joined, gates, output, new
 
 
 @OPS.define("BIDIRECTIONAL_SEQUENCE_LSTM")
-def run_lstm_both_ways(options: Any, x: Value, *parts: Value) -> Any:
+def run_lstm_both_ways(options: Any, x: Value, *parts: Value) -> list[Value]:
     """Return the outputs of two layers with long short-term memory, of which one begins at the end."""
     auxiliary, *kernels = (*parts[38:], *[None] * 9)[:9]
-    outputs = []
+    directions = []
     for number, values in enumerate(_split_auxiliary(x, auxiliary, kernels[1:])):
         extra = kernels[4 * number : 4 * number + 4]
         cell = _make_lstm_cell(options, parts[17 * number : 17 * number + 17], [None] * 4, extra)
         state = parts[34 + 2 * number : 36 + 2 * number]
-        outputs.append(run_sequence(cell, values, state, options.timeMajor, number == 1))
-    return jnp.concatenate(outputs, -1) if options.mergeOutputs else outputs
+        directions.append(run_sequence(cell, values, state, options.timeMajor, number == 1))
+    return _join_directions(*directions, merge=options.mergeOutputs)
 
 
 @OPS.define("SVDF")
-def run_svdf(options: Any, x: Value, features: Value, times: Value, bias: Value, state: Value) -> Value:
+def run_svdf(options: Any, x: Value, features: Value, times: Value, bias: Value, state: Value) -> list[Value]:
     """Return the output of a layer of filters of low rank, over the features of the last inputs."""
     (filters, memory), n = np.shape(times), np.shape(x)[0]
     past = jnp.reshape(state, (n, filters, memory))[:, :, 1:]
     recent = jnp.concatenate([past, (jnp.asarray(x) @ jnp.transpose(features))[:, :, None]], 2)
     total = jnp.sum(jnp.reshape(jnp.sum(recent * times, 2), (n, filters // options.rank, options.rank)), 2)
-    return activate(total if bias is None else total + bias, options)
+    return [activate(total if bias is None else total + bias, options), jnp.reshape(recent, np.shape(state))]

@@ -14,7 +14,14 @@ from builder.base.arrays import Array
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
 from builder.config import ModelSpec, Source
-from builder.importers.frameworks.framework_model import ANSWERED, ASKED, FrameworkModel, load_cases, save_cases
+from builder.importers.frameworks.framework_model import (
+    ANSWERED,
+    ASKED,
+    FrameworkModel,
+    load_cases,
+    open_rows,
+    save_cases,
+)
 from builder.importers.loaded import HOW_TO_TRUST, Shape
 from builder.importers.ports import LENGTHS, SIDES, GraphFacts, PortInfo, read_image_size
 from builder.importers.shapes import drop_constants, pin_shapes, read_constants
@@ -98,8 +105,12 @@ def _answer_or_skip(model: FrameworkModel, feeds: Sequence[Array], case: str) ->
 
 def _open_fixed(spec: ModelSpec, path: Path) -> FrameworkModel:
     """Return the model without the inputs to which ``spec`` gives a value."""
-    model = _open_model(spec.source, path)
-    return model.fix_feeds(read_constants(model.ports, spec)).run_rows(spec.batch)
+
+    def open_fixed() -> FrameworkModel:
+        model = _open_model(spec.source, path)
+        return model.fix_feeds(read_constants(model.ports, spec))
+
+    return open_rows(open_fixed, spec.batch)
 
 
 def _open_model(source: Source, path: Path) -> FrameworkModel:

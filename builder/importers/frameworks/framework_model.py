@@ -51,37 +51,41 @@ class FrameworkModel:
         ports = replace(self.ports, feeds=tuple(port for port in self.ports.feeds if port.name not in values))
         return replace(self, ports=ports, make_function=make_function, answer=lambda feeds: self.answer(fill(feeds)))
 
-    def run_rows(self, batch: int) -> FrameworkModel:
-        """Return the model for any batch, if it is made for a batch of 1 and ``batch`` is another.
 
-        Each row is a run of its own. A model with states stays as it is, since the framework has one set of them.
-        """
-        ports = (*self.ports.feeds, *self.ports.fetches)
-        if batch == 1 or self.states or not all(port.shape is not None and port.shape[:1] == (1,) for port in ports):
-            return self
+def open_rows(open_model: Callable[[], FrameworkModel], batch: int) -> FrameworkModel:
+    """Return the model that ``open_model`` gives; one for a batch of 1, for any batch if ``batch`` is another.
 
-        def make_function() -> Callable[..., Sequence[Any]]:
-            return _map_rows(self.make_function())
+    Each row is a run of its own. A model with states has them for each of ``batch`` rows.
+    """
+    model = open_model()
+    ports = model.ports
+    if batch == 1 or not all(port.shape and port.shape[0] == 1 for port in (*ports.feeds, *ports.fetches)):
+        return model
+    answers = [model.answer, *(open_model().answer for _ in range(batch - 1 if model.states else 0))]
 
-        def answer(feeds: Sequence[Array]) -> list[Array]:
-            rows = [self.answer([feed[i : i + 1] for feed in feeds]) for i in range(len(feeds[0]))]
-            return [np.concatenate(column) for column in zip(*rows, strict=True)]
+    def answer(feeds: Sequence[Array]) -> list[Array]:
+        rows = [answers[i % len(answers)]([feed[i : i + 1] for feed in feeds]) for i in range(len(feeds[0]))]
+        return [np.concatenate(column) for column in zip(*rows, strict=True)]
 
-        opened = replace(self.ports, feeds=_open_batch(self.ports.feeds), fetches=_open_batch(self.ports.fetches))
-        return replace(self, ports=opened, make_function=make_function, answer=answer)
+    opened = replace(ports, feeds=_open_batch(ports.feeds), fetches=_open_batch(ports.fetches))
+    states = {name: np.repeat(value[None], batch, 0) for name, value in model.states.items()}
+    return replace(model, ports=opened, make_function=lambda: _map_rows(model), answer=answer, states=states)
 
 
 def _open_batch(ports: Sequence[PortInfo]) -> tuple[PortInfo, ...]:
     return tuple(replace(port, shape=(None, *(port.shape or ())[1:])) for port in ports)
 
 
-def _map_rows(function: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
-    """Return the function of feeds [n, ...] that calls ``function`` with the rows [1, ...], all at once."""
+def _map_rows(model: FrameworkModel) -> Callable[..., Sequence[Any]]:
+    """Return the function of feeds [n, ...] and states that calls that of ``model`` with the rows, all at once."""
     import jax  # The builder's own process has none.
 
-    def run(*feeds: Any) -> list[Any]:
-        rows = jax.vmap(lambda *row: tuple(function(*row)))(*(feed[:, None] for feed in feeds))
-        return [value[:, 0] for value in rows]
+    function, feeds, fetches = model.make_function(), len(model.ports.feeds), len(model.ports.fetches)
+
+    def run(*values: Any) -> list[Any]:
+        rows = [value[:, None] for value in values[:feeds]], values[feeds:]
+        results = jax.vmap(lambda row, states: tuple(function(*row, *states)))(*rows)
+        return [*(value[:, 0] for value in results[:fetches]), *results[fetches:]]
 
     return run
 

@@ -32,6 +32,7 @@ from builder.compiler.lower.packing import (
     pack_layer,
     pad_channels,
 )
+from builder.compiler.lower.steps.image_step import SumRounding
 from builder.compiler.lower.steps.quantisation import Quantisation
 from tests.support import needs
 from tests.support.fused import Case, Kernels, Prepared, build_with_gcc, prepare
@@ -407,6 +408,39 @@ def test_the_largest_of_bytes(kernels: Kernels, table: str, c: dict[str, Any], s
         x, by, c["out"], c["window"], c["stride"], c["padding"], c["halo"], c["gap"], table, c["threads"]
     )
     np.testing.assert_array_equal(ours, expected)
+
+
+@pytest.mark.parametrize("table", TABLES)
+@examples(80)
+@given(
+    c=pools(),
+    seed=st.integers(0, 1000),
+    least=st.sampled_from([-128, 0]),
+    limits=st.sampled_from([(0, 255), (0, 90), (100, 200)]),
+    scale=st.one_of(
+        st.none(), st.tuples(st.sampled_from([0.25, 0.0304, 3.0]), st.sampled_from([0.0, 6.5, -31.7, 20000.1]))
+    ),
+)
+def test_bytes_of_sums(
+    kernels: Kernels, table: str, c: dict[str, Any], seed: int, least: int, limits: Any, scale: Any
+) -> None:
+    """Are those that the definition gives, in integers and float32."""
+    x = np.random.default_rng(seed).integers(least, least + 256, (c["batch"], *c["size"], c["channels"]))
+    low, high = (least + limit for limit in limits)
+    sums = SumRounding(least, low, high, *(scale or ()))
+    ours = kernels.pool_byte_sums(
+        x, sums, c["out"], c["window"], c["stride"], c["padding"], c["halo"], c["gap"], table, c["threads"]
+    )
+    for i in range(c["out"][0]):
+        for j in range(c["out"][1]):
+            y, z = i * c["stride"][0] - c["padding"][0], j * c["stride"][1] - c["padding"][1]
+            part = x[:, max(y, 0) : y + c["window"][0], max(z, 0) : z + c["window"][1]]
+            total, count = part.sum(axis=(1, 2)), part.shape[1] * part.shape[2]
+            if scale is None:
+                expected = np.sign(total) * ((abs(total) + count // 2) // count)
+            else:
+                expected = np.rint(total.astype(np.float32) * np.float32(scale[0]) + np.float32(scale[1]))
+            np.testing.assert_array_equal(ours[:, i, j], np.clip(expected, low, high))
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -33,6 +33,7 @@ from builder.compiler.lower.packing import (
     pad_channels,
 )
 from builder.compiler.lower.pixel_packing import join_pixels, join_weights
+from builder.compiler.lower.steps.image_step import SumRounding
 from builder.compiler.lower.steps.layer_step import ActivationName
 from builder.compiler.lower.steps.quantisation import Quantisation
 from builder.config.schema import WeightType
@@ -245,8 +246,8 @@ class _Pooling(ctypes.Structure):
         ("input", View),
         ("output", View),
         ("halo", Halo),
-        ("rounded", ctypes.c_int32),
-        ("zero", ctypes.c_int32),
+        *((n, ctypes.c_int32) for n in ("rounded", "zero", "least", "low", "high", "divided")),
+        ("offset", ctypes.c_float),
     )
 
 
@@ -640,6 +641,29 @@ class Kernels:
         )
         floats = self.pool("max", x, out, window, stride, padding, 1.0, halo, gap, table, threads)
         return target.buffer, target.filled(floats, by, less, halo).buffer
+
+    def pool_byte_sums(self, x: Any, sums: SumRounding, out: tuple[int, int], window: Any, stride: Any, padding: Any,
+                       halo: Any, gap: int, table: str, threads: int) -> Any:  # fmt: skip
+        """What sums of the numbers ``x`` that bytes stand for become; the byte 7 must be in the halo."""
+        n, h, w, c = x.shape
+        roomy: Any = tuple(v + 1 for v in halo)
+        less = BYTES_LESS.get(table, 0)
+        source, target = Bytes(x.shape, (1, 0, 0, 1), gap), Bytes((n, *out, c), roomy, gap)
+        source.whole[:, 1:, :-1] = (x - sums.least - less).astype(np.uint8)
+        scale, divided = (1.0, 1) if sums.factor is None else (sums.factor, 0)
+        pooling = _Pooling(0, scale, n, c, Pair(h, w), Pair(*out), Pair(*window), Pair(*stride), Pair(*padding),
+                           source.view, target.view, Halo(*halo), 1, 7, sums.least, sums.low, sums.high, divided,
+                           sums.offset)  # fmt: skip
+        # As the library's own buffers, the source has room behind it for a vector that begins in it.
+        self.library.cf_test_pool(
+            self.context(table, threads), ctypes.byref(pooling), source.buffer.ctypes.data, target.buffer.ctypes.data
+        )
+        inner = target.whole[:, roomy[0] : roomy[0] + out[0], roomy[1] : roomy[1] + out[1]]
+        numbers = (inner + np.uint8(less)).astype(np.int64) + sums.least
+        expected = target.filled(np.zeros(numbers.shape), Quantisation(1.0, 7), less, halo)
+        expected.whole[:, roomy[0] : roomy[0] + out[0], roomy[1] : roomy[1] + out[1]] = inner
+        np.testing.assert_array_equal(target.buffer, expected.buffer)
+        return numbers
 
     def add(self, images: Sequence[Bytes], numbers: Sequence[Any], halo: Any, table: str, threads: int) -> None:
         """Add the first two of ``images`` into the third; ``numbers``: the last fields of a cf_addition."""

@@ -13,7 +13,7 @@ from builder.compiler.xla.compilation_result import load_result_class
 
 ROOT = Path(__file__).resolve().parents[2]
 FLOAT32 = 11
-TYPES = {"int8": 2, "int32": 4, "uint8": 6, "float32": FLOAT32, "bool": 1}
+TYPES = {"int8": 2, "int32": 4, "uint8": 6, "float32": FLOAT32, "float64": 12, "bool": 1}
 """PrimitiveType of xla_data.proto, by NumPy's names."""
 
 
@@ -45,8 +45,11 @@ class Module:
         array = np.asarray(values, dtype)
         instruction = self.add("constant", (), array.shape, dtype)
         _shape(instruction.literal.shape, array.shape, TYPES[dtype])
-        numbers = instruction.literal.f32s if dtype == "float32" else instruction.literal.s32s
-        numbers.extend(array.ravel().tolist())
+        if array.dtype.itemsize == 1:
+            setattr(instruction.literal, {"int8": "s8s", "uint8": "u8s"}[dtype], array.tobytes())
+        else:
+            numbers = {"float32": "f32s", "float64": "f64s", "int32": "s32s"}[dtype]
+            getattr(instruction.literal, numbers).extend(array.ravel().tolist())
         return instruction
 
     def spread(self, values: Any, shape: Sequence[int], dtype: str = "float32") -> Any:
@@ -109,16 +112,39 @@ class Module:
 
     def reduce(self, opcode: str, source: Any, axes: Sequence[int]) -> Any:
         """ "add" or "maximum" of ``source`` over ``axes``."""
-        number = 1000 * (len(self.module.computations) + 1)
+        shape = [size for axis, size in enumerate(source.shape.dimensions) if axis not in axes]
+        return self._add_reduction("reduce", opcode, source, shape, dimensions=axes)
+
+    def reduce_window(
+        self, opcode: str, source: Any, window: tuple[int, int], stride: int = 1, padding: tuple[int, int] = (0, 0)
+    ) -> Any:
+        """ "add" or "maximum" of windows of an image; ``padding``: at the top and left, and at the bottom and right."""
+        batch, *size, channels = source.shape.dimensions
+        out = [(n + sum(padding) - k) // stride + 1 for n, k in zip(size, window, strict=True)]
+        instruction = self._add_reduction("reduce-window", opcode, source, (batch, *out, channels))
+        for length in (1, *window, 1):
+            one = length == 1
+            instruction.window.dimensions.add(
+                size=length,
+                stride=1 if one else stride,
+                padding_low=0 if one else padding[0],
+                padding_high=0 if one else padding[1],
+                window_dilation=1,
+                base_dilation=1,
+            )
+        return instruction
+
+    def _add_reduction(self, name: str, opcode: str, source: Any, shape: Sequence[int], **fields: Any) -> Any:
+        dtype, number = _name_type(source), 1000 * (len(self.module.computations) + 1)
         reducer = self.module.computations.add(name=opcode, id=number, root_id=number + 2)
         for at, operation in enumerate(("parameter", "parameter", opcode)):
             p = reducer.instructions.add(name=f"{operation}.{number + at}", opcode=operation, id=number + at)
-            p.shape.element_type = FLOAT32
+            p.shape.element_type = TYPES[dtype]
         p.operand_ids.extend([number, number + 1])
         reducer.instructions[1].parameter_number = 1
-        shape = [size for axis, size in enumerate(source.shape.dimensions) if axis not in axes]
-        start = self.constant(0.0 if opcode == "add" else -np.inf)
-        return self.add("reduce", (source, start), shape, dimensions=axes, called_computation_ids=[number])
+        least = -np.inf if dtype == "float32" else np.iinfo(dtype).min
+        start = self.constant(0 if opcode == "add" else least, dtype)
+        return self.add(name, (source, start), shape, dtype, called_computation_ids=[number], **fields)
 
     def pad(self, source: Any, pixels: int) -> Any:
         batch, height, width, channels = source.shape.dimensions

@@ -12,10 +12,11 @@ from builder.base.errors import LowerError
 from builder.compiler.lower.build_program import assemble_program
 from builder.compiler.lower.hlo import read_dag
 from builder.compiler.lower.integer_layers import IntegerLayer, find_integer_layers
+from builder.compiler.lower.integer_pools import find_integer_pools
 from builder.compiler.lower.program import Program
 from builder.compiler.lower.schedule import schedule_tasks
 from builder.compiler.lower.steps.addition_step import AdditionStep
-from builder.compiler.lower.steps.image_step import RepackStep
+from builder.compiler.lower.steps.image_step import PoolStep, RepackStep, SumRounding
 from builder.compiler.lower.steps.layer_step import LayerStep
 from tests.support.hlo import Module
 from tests.support.places import ports_of
@@ -164,6 +165,90 @@ def test_bytes_with_another_scale() -> None:
     m.tuple(add_bytes(m, x, x))
     (step,) = (step for step in lower(m).steps if isinstance(step, AdditionStep))
     assert step.factors == (4500, 0)
+
+
+def clamp_bytes(m: Module, x: Any, bounds: tuple[int, int] = (-128, 127), dtype: str = "int8") -> Any:
+    shape, wide = x.shape.dimensions, m.convert(x, "int32")
+    low, high = (m.spread(bound, shape, "int32") for bound in bounds)
+    return m.convert(m.add("clamp", (low, wide, high), shape, "int32"), dtype)
+
+
+def rescale_sums(m: Module, sums: Any, factor: float = float(np.float32(0.0304)), offset: float = 6.5) -> Any:
+    """The mean of bytes, with another scale."""
+    shape = sums.shape.dimensions
+    product = m.elementwise("multiply", m.convert(sums, "float64"), m.spread(factor, shape, "float64"))
+    moved = m.elementwise("add", m.convert(product, "float32"), m.spread(offset, shape))
+    bounds = [m.spread(float(bound), shape) for bound in (-128, 127)]
+    rounded = m.elementwise("round-nearest-even", moved)
+    return m.convert(m.add("clamp", (bounds[0], rounded, bounds[1]), shape), "int8")
+
+
+def divide_sums(m: Module, sums: Any, counts: Any) -> Any:
+    """The mean of the bytes in each window, of ``counts`` [h, w] pixels or one number."""
+    shape = sums.shape.dimensions
+    divisor = m.constant(counts, "float64")
+    spread = m.add("broadcast", (divisor,), shape, "float64", dimensions=[1, 2] if np.ndim(counts) else [])
+    mean = m.convert(m.elementwise("divide", m.convert(sums, "float64"), spread), "float32")
+    return clamp_bytes(m, m.elementwise("round-nearest-afz", mean))
+
+
+def widen(m: Module, x: Any) -> Any:
+    return m.convert(x, "int32")
+
+
+POOLS: dict[str, Callable[[Module, Any], Any]] = {
+    "maximum": lambda m, x: clamp_bytes(m, m.reduce_window("maximum", x, (3, 3), 2, (1, 1))),
+    "maximum without a clamp": lambda m, x: m.reduce_window("maximum", x, (2, 2), 2),
+    "mean with another scale": lambda m, x: rescale_sums(m, m.reduce_window("add", widen(m, x), (3, 3), 3)),
+    "mean": lambda m, x: divide_sums(m, m.reduce_window("add", widen(m, x), (2, 2), 2), 4.0),
+    "mean at the edges": lambda m, x: divide_sums(
+        m, m.reduce_window("add", widen(m, x), (2, 2), 1, (1, 0)), np.outer([1, *[2] * 5], [1, *[2] * 5])
+    ),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_a_pool_stays_bytes(name: str) -> None:
+    """Its output has the halo that the layer behind it reads."""
+    m = Module()
+    x = round_sums(m, convolve(m, m.parameter(2, 6, 6, 8, dtype="int8"), 16), -3)
+    m.tuple(round_sums(m, convolve(m, POOLS[name](m, x), 8, -5)))
+    program = lower(m)
+    assert [type(step) for step in program.steps] == [RepackStep, LayerStep, PoolStep, LayerStep, RepackStep]
+    pool = program.steps[2]
+    assert isinstance(pool, PoolStep)
+    assert pool.halo == (1, 1, 1, 1)
+    assert pool.rounded is not None
+    assert pool.rounded.zero == 123
+
+
+def test_the_mean_of_an_image() -> None:
+    m = Module()
+    x = m.parameter(2, 6, 7, 8, dtype="int8")
+    m.tuple(rescale_sums(m, m.reduce("add", widen(m, x), [1, 2])))
+    (step,) = (step for step in lower(m).steps if isinstance(step, PoolStep))
+    assert (step.window, step.out_size) == ((6, 7), (1, 1))
+    assert step.sums == SumRounding(-128, -128, 127, float(np.float32(0.0304)), 6.5)
+
+
+NOT_POOLS: dict[str, Callable[[Module, Any], Any]] = {
+    "a clamp to fewer numbers": lambda m, x: clamp_bytes(m, m.reduce_window("maximum", x, (2, 2)), (-9, 99)),
+    "bytes of another type": lambda m, x: clamp_bytes(m, m.reduce_window("maximum", x, (2, 2)), (0, 255), "uint8"),
+    "another count": lambda m, x: divide_sums(m, m.reduce_window("add", widen(m, x), (2, 2), 2), 5.0),
+    "padding that counts": lambda m, x: divide_sums(m, m.reduce_window("add", widen(m, x), (2, 2), 1, (1, 0)), 4.0),
+    "a factor that no float32 is": lambda m, x: rescale_sums(m, m.reduce("add", widen(m, x), [1, 2]), 0.1),
+    "an offset beyond all sums": lambda m, x: rescale_sums(m, m.reduce("add", widen(m, x), [1, 2]), 0.5, 1e7),
+    "sums of no image": lambda m, x: rescale_sums(m, m.reduce("add", widen(m, x), [3])),
+}
+
+
+@pytest.mark.parametrize("name", NOT_POOLS)
+def test_pools_that_stay_with_xla(name: str) -> None:
+    """The maximum before a clamp may be one."""
+    m = Module()
+    m.tuple(NOT_POOLS[name](m, m.parameter(2, 6, 6, 8, dtype="int8")))
+    dag = read_dag(m.result)
+    assert dag.outputs[0].base not in {pool.value for pool in find_integer_pools(dag)}
 
 
 def test_a_tensor_with_two_zero_points_has_no_halo_for_both() -> None:

@@ -16,6 +16,7 @@ from builder.compiler.lower.decisions import StepInfo, count_value_flop
 from builder.compiler.lower.fuse import Layer
 from builder.compiler.lower.hlo import Dag, Value
 from builder.compiler.lower.integer_layers import IntegerLayer
+from builder.compiler.lower.integer_pools import IntegerPool
 from builder.compiler.lower.integer_steps import IntegerAllocator
 from builder.compiler.lower.integer_sums import IntegerSum
 from builder.compiler.lower.layers import explain_no_core, get_op_name
@@ -63,6 +64,8 @@ def assemble_program(
                 assembly.add_integer_layer(task)
             case IntegerSum():
                 assembly.add_integer_sum(task)
+            case IntegerPool():
+                assembly.add_integer_pool(task)
             case Pool():
                 assembly.add_pool(task)
             case Norm():

@@ -17,6 +17,7 @@ from builder.compiler.lower.decisions import StepInfo
 from builder.compiler.lower.geometry import Algorithm
 from builder.compiler.lower.hlo import Value
 from builder.compiler.lower.integer_layers import IntegerLayer
+from builder.compiler.lower.integer_pools import IntegerPool
 from builder.compiler.lower.integer_sums import IntegerSum
 from builder.compiler.lower.layers import get_op_name
 from builder.compiler.lower.layouts import (
@@ -32,7 +33,7 @@ from builder.compiler.lower.packing import pack_bias, pack_layer
 from builder.compiler.lower.pixel_packing import choose_joined_pixels, join_pixels, join_weights
 from builder.compiler.lower.program_plan import ProgramPlan
 from builder.compiler.lower.steps.addition_step import AdditionStep
-from builder.compiler.lower.steps.image_step import RepackStep
+from builder.compiler.lower.steps.image_step import PoolStep, RepackStep
 from builder.compiler.lower.steps.layer_step import Epilogue, LayerStep
 from builder.compiler.lower.steps.quantisation import Quantisation, RoundedImage
 
@@ -117,6 +118,39 @@ class IntegerAllocator(Allocator):
         gives = get_op_name(task.value.instruction)
         self._append_step(step, StepInfo(name, "add", matched, bytes=moved, gives=gives))
         self._unpack_bytes(task.value.base, output)
+
+    def add_integer_pool(self, task: IntegerPool) -> None:
+        """Append the step of ``task``, and copies as for a layer."""
+        source = self._find_bytes(*list_read_images(task)[0], 0)
+        zero, name, pool = self._find_halo_byte(task.value.base), task.value.instruction.name, task.pool
+        output = self._place_bytes(task.value.base, zero)
+        step = PoolStep(
+            name,
+            pool.kind,
+            source.make_view(),
+            output.make_view(),
+            batch=pool.in_image[0],
+            in_size=pool.in_image[1:],
+            channels=pool.channels,
+            out_size=pool.out_image[1:],
+            window=pool.window,
+            stride=pool.stride,
+            padding=pool.padding,
+            scale=1.0,
+            halo=output.layout.halo,
+            rounded=Quantisation(1.0, zero),
+            sums=task.rounding,
+        )
+        matched = ("max of bytes" if task.rounding is None else "mean of bytes",)
+        moved, gives = source.layout.size + output.layout.size, get_op_name(task.value.instruction)
+        self._append_step(step, StepInfo(name, "pool", matched, bytes=moved, gives=gives))
+        self._unpack_bytes(task.value.base, output)
+
+    def _find_halo_byte(self, value: Value) -> int:
+        """Return the byte that the readers of ``value`` need in its halo."""
+        readers = self.plan.readers.get(value, {}).values()
+        zeros = (t.zero for t in readers if isinstance(t, IntegerLayer) and list_read_images(t)[0][2] != NO_HALO)
+        return next(zeros, 0)
 
     def _place_bytes(self, value: Value, zero: int) -> PlacedImage:
         layout = self.plan.byte_layouts[value]

@@ -14,6 +14,7 @@ from builder.compiler.lower.attention import Attention
 from builder.compiler.lower.fuse import Layer
 from builder.compiler.lower.hlo import Dag, Value
 from builder.compiler.lower.integer_layers import LEAST_BYTES, IntegerLayer
+from builder.compiler.lower.integer_pools import IntegerPool
 from builder.compiler.lower.integer_sums import IntegerSum
 from builder.compiler.lower.layers import get_image_shape
 from builder.compiler.lower.normalise import Norm
@@ -92,7 +93,7 @@ def make_dense_layout(image: tuple[int, int, int, int]) -> TensorLayout:
     return TensorLayout(image, NO_HALO, image[3])
 
 
-IntegerTask = IntegerLayer | IntegerSum
+IntegerTask = IntegerLayer | IntegerSum | IntegerPool
 ImageTask = Layer | Pool | Norm | IntegerTask
 
 
@@ -100,6 +101,8 @@ def list_read_images(task: ImageTask) -> list[tuple[Value, tuple[int, int, int, 
     """List everything that a task reads as an image: the value, the image and the halo that it must have."""
     if isinstance(task, Pool):
         return [(task.input, (*task.in_image, task.channels), task.around)]
+    if isinstance(task, IntegerPool):
+        return list_read_images(task.pool)
     if isinstance(task, Norm):
         return [(task.input, _get_rows_image(task.input, task.channels), NO_HALO)]
     if isinstance(task, IntegerSum):
@@ -117,6 +120,8 @@ def get_written_image(task: ImageTask) -> tuple[int, int, int, int]:
     """Return the image that a task stores."""
     if isinstance(task, Pool):
         return (*task.out_image, task.channels)
+    if isinstance(task, IntegerPool):
+        return get_written_image(task.pool)
     if isinstance(task, Norm):
         return _get_rows_image(task.input, task.channels)
     if isinstance(task, IntegerSum):

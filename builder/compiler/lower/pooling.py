@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -11,17 +12,19 @@ from builder.compiler.lower.hlo import Dag, Value, find_scalar
 from builder.compiler.lower.layers import get_image_shape
 from builder.compiler.lower.reductions import is_tree_half
 
-_KINDS: dict[str, tuple[Literal["max", "sum"], float]] = {"maximum": ("max", -math.inf), "add": ("sum", 0.0)}
+PoolKind = Literal["max", "sum"]
+
+_KINDS: dict[str, tuple[PoolKind, float]] = {"maximum": ("max", -math.inf), "add": ("sum", 0.0)}
 """Kinds of pooling and their initial value, which changes nothing, by the opcode of the reducer."""
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Pooling of a float32 NHWC image, which stores ``value``; ``inside``: the values that it computes on the way."""
+    """Pooling of an NHWC image, which stores ``value``; ``inside``: the values that it computes on the way."""
 
     value: Value
     input: Value
-    kind: Literal["max", "sum"]
+    kind: PoolKind
     in_image: tuple[int, int, int]
     out_image: tuple[int, int, int]
     channels: int
@@ -43,8 +46,7 @@ def find_pools(dag: Dag) -> list[Pool]:
     """Find every live pooling of a float32 NHWC image."""
     pools: dict[Value, Pool] = {}
     for value in dag.live:
-        match = {"reduce-window": _match_window, "reduce": _match_global}.get(value.op)
-        pool = None if match is None else match(value)
+        pool = match_pool(value, _match_kind)
         if pool is not None:
             pools[value] = pool
     partial = {inner for pool in pools.values() for inner in pool.inside}
@@ -65,7 +67,20 @@ def restore_padding(pool: Pool) -> Pool:
     )
 
 
-def _match_kind(value: Value) -> Literal["max", "sum"] | None:
+def match_pool(value: Value, match_kind: Callable[[Value], PoolKind | None]) -> Pool | None:
+    """Match pooling over windows or the whole image, of a kind that ``match_kind`` tells; None if it is anything else.
+
+    ``match_kind`` also tells whether the numbers and their layout suit.
+    """
+    match value.op:
+        case "reduce-window":
+            return _match_window(value, match_kind(value))
+        case "reduce":
+            return _match_global(value, match_kind)
+    return None
+
+
+def _match_kind(value: Value) -> PoolKind | None:
     if value.reducer not in _KINDS or value.dtype != "float32" or len(value.operands) != 2:
         return None
     kind, initial = _KINDS[value.reducer]
@@ -74,8 +89,8 @@ def _match_kind(value: Value) -> Literal["max", "sum"] | None:
     return kind if suitable and find_scalar(value.operands[1]) == initial else None
 
 
-def _match_window(value: Value) -> Pool | None:
-    kind, windows = _match_kind(value), list(value.instruction.window.dimensions)
+def _match_window(value: Value, kind: PoolKind | None) -> Pool | None:
+    windows = list(value.instruction.window.dimensions)
     if kind is None or any(max(1, w.base_dilation) != 1 or max(1, w.window_dilation) != 1 for w in windows):
         return None
     if any((w.size, w.padding_low, w.padding_high) != (1, 0, 0) or w.stride > 1 for w in (windows[0], windows[3])):
@@ -106,12 +121,12 @@ def _match_window(value: Value) -> Pool | None:
     return pool
 
 
-def _match_global(value: Value) -> Pool | None:
-    kind = _match_kind(value)
+def _match_global(value: Value, match_kind: Callable[[Value], PoolKind | None]) -> Pool | None:
+    kind = match_kind(value)
     if kind is None or list(value.instruction.dimensions) != [1, 2]:
         return None
     source, partials = value.operands[0], tuple[Value, ...]()
-    same = source.op == "reduce-window" and source.reducer == value.reducer and _match_kind(source) is not None
+    same = source.op == "reduce-window" and source.reducer == value.reducer and match_kind(source) is not None
     if same and is_tree_half(source, (1, 2)):
         partials, source = (source,), source.operands[0]
     batch, height, width, channels = source.dims

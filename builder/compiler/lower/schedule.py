@@ -16,13 +16,14 @@ from builder.compiler.lower.attention import Attention, find_attentions
 from builder.compiler.lower.fuse import FusionLimits, Layer, match_layer, rank_values
 from builder.compiler.lower.hlo import Dag, Value
 from builder.compiler.lower.integer_layers import IntegerLayer, find_integer_layers
+from builder.compiler.lower.integer_pools import IntegerPool, find_integer_pools
 from builder.compiler.lower.integer_sums import IntegerSum, find_integer_sums
 from builder.compiler.lower.layers import Core, find_cores
 from builder.compiler.lower.normalise import Norm, find_norms
 from builder.compiler.lower.pooling import Pool, find_pools, restore_padding
 from builder.compiler.lower.thunks import Thunk
 
-Match = Layer | Pool | Norm | Attention | IntegerLayer | IntegerSum
+Match = Layer | Pool | Norm | Attention | IntegerLayer | IntegerSum | IntegerPool
 Task = Match | Thunk
 
 
@@ -66,7 +67,7 @@ def list_inputs(task: Task) -> Iterator[Value]:
                 yield task.core.factor
             if task.affine.residual is not None:
                 yield task.affine.residual
-        case Pool() | Norm() | IntegerLayer():
+        case Pool() | Norm() | IntegerLayer() | IntegerPool():
             yield task.input
         case IntegerSum():
             yield from task.sources
@@ -97,12 +98,12 @@ def schedule_tasks(
     """
     cores = find_cores(dag)
     rank, pools, norms = rank_values(dag, cores), find_pools(dag), find_norms(dag)
-    integers, sums = find_integer_layers(dag), find_integer_sums(dag)
+    integers, sums, byte_pools = find_integer_layers(dag), find_integer_sums(dag), find_integer_pools(dag)
     findings, before = _Findings(), -1
     while findings.count_findings() > before:
         before = findings.count_findings()
         attempt = _ScheduleAttempt(dag, thunks, findings)
-        attempt.add_matches([*pools, *norms, *sums, *find_attentions(dag, findings.unstored)])
+        attempt.add_matches([*pools, *norms, *sums, *byte_pools, *find_attentions(dag, findings.unstored)])
         attempt.add_layers(cores, rank, product_wanted)
         attempt.add_integer_layers(integers)
         tasks = attempt.demand_all()
@@ -118,7 +119,7 @@ class _ScheduleAttempt:
             for output in list_outputs(thunk):
                 self.makers.setdefault(output, thunk)
 
-    def add_matches(self, tasks: Sequence[Pool | Norm | Attention | IntegerSum]) -> None:
+    def add_matches(self, tasks: Sequence[Pool | Norm | Attention | IntegerSum | IntegerPool]) -> None:
         """Add the matched tasks besides layers that earlier attempts did not rule out."""
         for task in tasks:
             if task.value not in self.findings.rejected:
@@ -204,7 +205,7 @@ class _ScheduleAttempt:
                 self.findings.centred.add(reader.value)
             case Attention():
                 self.findings.unstored.add(value.base)
-            case Pool() | Norm() | IntegerLayer() | IntegerSum():
+            case Pool() | Norm() | IntegerLayer() | IntegerSum() | IntegerPool():
                 self.findings.rejected[reader.value] = f"its input {value} is only inside XLA's kernels"
             case _:
                 raise LowerError(f"nothing stores {value}")

@@ -116,7 +116,7 @@ typedef struct {
 } cf_layer_data;
 
 /* See PoolStep in builder/compiler/lower/steps/image_step.py. The largest element (NaN if any is NaN), or scale * sum, of those
- * inside the picture. */
+ * inside the picture. `least` and what follows is of sums of bytes: SumRounding there. */
 typedef struct {
     int32_t maximum;
     float scale;
@@ -124,7 +124,9 @@ typedef struct {
     int64_t in[2], out[2], window[2], stride[2], padding[2];
     cf_view input, output;
     cf_halo halo;
-    int32_t rounded, zero; /* of a maximum: both pictures are of bytes, whose zero this is */
+    int32_t rounded, zero; /* both pictures are of bytes, whose zero this is */
+    int32_t least, low, high, divided;
+    float offset;
 } cf_pooling;
 
 typedef enum {

@@ -2,7 +2,7 @@
 #ifndef COLDFORGE_INTEGER_ADDITION_H
 #define COLDFORGE_INTEGER_ADDITION_H
 
-#include "fused/halo.h"
+#include "fused/rounding.h"
 
 typedef struct {
     const cf_addition *addition;

@@ -4,6 +4,9 @@
 
 #include "fused/blocking.h"
 #include "fused/halo.h"
+#if CF_HAS_INTEGER
+#include "fused/integer_addition.h"
+#endif
 
 /* The largest number so far and `v`. Whether any is NaN is told beside it, which takes no time of one maximum after the
  * other; or the maximum is NaN then. */
@@ -154,6 +157,39 @@ static void pool_bytes(const cf_pooling *p, const cf_stored_byte *in, int64_t ro
         out += p->output.pixel;
     }
 }
+
+/* What the sums of `pixels` bytes as they are stored become, also as they are stored. The clamp stands between the
+ * multiplication and the addition, so that no compiler contracts them. It changes no byte: no offset is so large. */
+INLINE ivec round_byte_sums(const cf_pooling *p, ivec sums, int32_t pixels) {
+    const vec most = splat(16777216.0f), magic = splat(12582912.0f); /* 2^24; adding 1.5 * 2^23 rounds */
+    vec number = __builtin_convertvector(sums + isplat(pixels * (p->least + CF_BYTES_LESS)), vec);
+    if (p->divided) {
+        number = number / splat((float)pixels);
+        number += choose(number < zero(), splat(-0.5f), splat(0.5f));
+        number = __builtin_convertvector(__builtin_convertvector(number, ivec), vec);
+    } else {
+        number = clamp(number * splat(p->scale), -most, most) + splat(p->offset);
+    }
+    number = clamp(number, splat((float)p->low), splat((float)p->high));
+    return (ivec)(number + magic) - (ivec)magic - isplat(p->least + CF_BYTES_LESS);
+}
+
+/* Some channels of `count` windows side by side: what their sums become. */
+static void pool_byte_sums(const cf_pooling *p, const int8_t *in, int64_t rows, int64_t columns, int8_t *out,
+                           int64_t channels, int64_t count) {
+    for (; count > 0; count--) {
+        for (int64_t c = 0; c < channels; c += CF_LANES) {
+            ivec sums = isplat(0);
+            for (int64_t y = 0; y < rows; y++) {
+                const int8_t *from = in + y * p->input.row + c;
+                for (int64_t x = 0; x < columns; x++) sums += load_stored(from + x * p->input.pixel);
+            }
+            store_bytes(out + c, round_byte_sums(p, sums, (int32_t)(rows * columns)), channels - c);
+        }
+        in += p->stride[1] * p->input.pixel;
+        out += p->output.pixel;
+    }
+}
 #endif
 
 /* Some channels of `count` windows side by side: their first pixel and output are numbers `from` and `to` of the
@@ -162,6 +198,11 @@ static void pool_run(const cf_pooling_plan *plan, int64_t from, int64_t rows, in
                      int64_t channels, int64_t count) {
     const cf_pooling *p = plan->pooling;
 #if CF_HAS_INTEGER
+    if (p->rounded && !p->maximum) {
+        const int8_t *in = (const int8_t *)plan->input + from;
+        pool_byte_sums(p, in, rows, columns, (int8_t *)plan->output + to, channels, count);
+        return;
+    }
     if (p->rounded) {
         const cf_stored_byte *in = (const cf_stored_byte *)plan->input + from;
         pool_bytes(p, in, rows, columns, (cf_stored_byte *)plan->output + to, channels, count);
@@ -214,7 +255,7 @@ typedef struct {
 
 INLINE int sums_by_rows(const cf_pooling *p) {
     const int whole = p->out[0] * p->out[1] == 1 && p->window[0] == p->in[0] && p->window[1] == p->in[1];
-    return !p->maximum && whole && (p->padding[0] | p->padding[1]) == 0 && p->in[0] >= CF_SUM_PARTS &&
+    return !p->maximum && !p->rounded && whole && (p->padding[0] | p->padding[1]) == 0 && p->in[0] >= CF_SUM_PARTS &&
            p->in[0] * p->in[1] >= CF_SUM_PIXELS && p->channels <= CF_SUM_CHANNELS;
 }
 

@@ -17,10 +17,25 @@ from builder.compiler.lower.steps.quantisation import Quantisation
 
 
 @dataclass(frozen=True)
+class SumRounding:
+    """How a sum of numbers that bytes stand for becomes one: ``clamp(round(number), low, high)``, all float32.
+
+    ``number``: ``sum * factor + offset``, with halves to even; without ``factor`` the sum divided by the count of its
+    pixels, with halves away from zero. ``least``: the number of byte 0.
+    """
+
+    least: int
+    low: int
+    high: int
+    factor: float | None = None
+    offset: float = 0.0
+
+
+@dataclass(frozen=True)
 class PoolStep(Step):
     """Max or average pooling, or the mean over the whole image; ``scale`` multiplies a sum.
 
-    ``rounded``: both images of a maximum are of bytes, as in RoundedImage.
+    ``rounded``: both images are of bytes, as in RoundedImage; of a sum, ``sums`` says how it becomes a byte.
     """
 
     kernel_table = "fused"
@@ -38,6 +53,12 @@ class PoolStep(Step):
     scale: float
     halo: tuple[int, int, int, int]
     rounded: Quantisation | None = None
+    sums: SumRounding | None = None
+
+    @property
+    def kernel_kinds(self) -> frozenset[KernelKind]:
+        """Optional parts of the fused kernels that the step needs."""
+        return frozenset() if self.rounded is None else frozenset({"INTEGER"})
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
         """Return the lines of C that run the step."""
@@ -54,6 +75,15 @@ class PoolStep(Step):
         }
         if self.rounded is not None:
             values |= {"rounded": 1, "zero": self.rounded.zero}
+        if (sums := self.sums) is not None:
+            values |= {
+                "scale": format_float(1.0 if sums.factor is None else sums.factor),
+                "offset": format_float(sums.offset),
+                "divided": int(sums.factor is None),
+                "least": sums.least,
+                "low": sums.low,
+                "high": sums.high,
+            }
         return format_two_view_call("pooling", "pool", values, self.input, self.output, self.halo)
 
 

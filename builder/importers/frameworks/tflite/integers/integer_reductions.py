@@ -57,9 +57,14 @@ def _max_pool(options: Any, _: Any, output: Tensor, x: Value) -> Value:
 @OPS.define("AVERAGE_POOL_2D")
 def _average_pool(options: Any, _: Any, output: Tensor, x: Value) -> Value:
     total = pool(options, jnp.asarray(x).astype(np.int32), 0, lax.add)
-    counts = count_in_windows(options, np.shape(x), np.int32)
-    rounded = jnp.sign(total) * ((jnp.abs(total) + counts // 2) // counts)
-    return store(rounded - output.zero, output, options)
+    counts = count_in_windows(options, np.shape(x), np.float64)
+    if output.dtype.itemsize == 2:  # float32 is too coarse for its means
+        counts = counts.astype(np.int32)
+        rounded = jnp.sign(total) * ((jnp.abs(total) + counts // 2) // counts)
+        return store(rounded - output.zero, output, options)
+    # XLA may multiply by a reciprocal: float32 takes its error away before halves are rounded away from zero.
+    mean = lax.round((total.astype(np.float64) / counts).astype(np.float32), lax.RoundingMethod.AWAY_FROM_ZERO)
+    return store(mean.astype(np.int32) - output.zero, output, options)
 
 
 def _tabulate_powers(step: Any) -> Any:

@@ -14,7 +14,7 @@ from tests.support.fused import BYTES_LESS, Bytes, Kernels
 from tests.support.layers import examples, halos
 
 TABLES = ["v3", "wide", "narrow"]
-SIGNED, UNSIGNED, CENTRED = 1, 2, 3
+SIGNED, UNSIGNED, CENTRED, STORED = 1, 2, 3, 4
 """Forms of a cf_repack."""
 
 shapes = st.tuples(st.integers(1, 2), st.integers(1, 5), st.integers(1, 9), st.integers(1, 40))
@@ -71,3 +71,17 @@ def test_tensors_as_bytes_and_back(
         back = np.zeros_like(tensor)
         kernels.unpack_bytes(to, back, form, table)
         np.testing.assert_array_equal(back, tensor)
+
+
+@pytest.mark.parametrize("table", TABLES)
+@examples(60)
+@given(shape=shapes, halo=halos, zero=st.integers(0, 255), gap=st.integers(0, 5))
+def test_bytes_as_channels_of_an_image(
+    kernels: Kernels, table: str, shape: Any, halo: Any, zero: int, gap: int
+) -> None:
+    """Other channels are in the gap, and stay as they are."""
+    values = np.random.default_rng(0).integers(0, 256, shape)
+    stored = (values - BYTES_LESS.get(table, 0)).astype(np.uint8)
+    to = Bytes(shape, tuple(side + 1 for side in halo), gap)  # type: ignore[arg-type]
+    kernels.repack_bytes(stored, to, STORED, zero, halo, table)
+    np.testing.assert_array_equal(to.buffer, picture(values, table, halo, zero, gap).buffer)

@@ -11,6 +11,7 @@ import pytest
 from builder.base.errors import LowerError
 from builder.compiler.lower.build_program import assemble_program
 from builder.compiler.lower.hlo import read_dag
+from builder.compiler.lower.integer_concatenations import find_integer_concatenations
 from builder.compiler.lower.integer_layers import IntegerLayer, find_integer_layers
 from builder.compiler.lower.integer_pools import find_integer_pools
 from builder.compiler.lower.program import Program
@@ -249,6 +250,34 @@ def test_pools_that_stay_with_xla(name: str) -> None:
     m.tuple(NOT_POOLS[name](m, m.parameter(2, 6, 6, 8, dtype="int8")))
     dag = read_dag(m.result)
     assert dag.outputs[0].base not in {pool.value for pool in find_integer_pools(dag)}
+
+
+def join_channels(m: Module, *values: Any) -> Any:
+    first = values[0].shape.dimensions
+    shape = (*first[:-1], sum(value.shape.dimensions[-1] for value in values))
+    return m.add("concatenate", values, shape, "int8", dimensions=[len(shape) - 1])
+
+
+def test_channels_are_joined_as_bytes() -> None:
+    """Each source, of any number of channels, is copied to its place with its part of the halo."""
+    m = Module()
+    x = round_sums(m, convolve(m, m.parameter(2, 6, 6, 8, dtype="int8"), 6), -3)
+    joined = join_channels(m, x, round_sums(m, convolve(m, x, 5, -3), -3), x)
+    m.tuple(round_sums(m, convolve(m, joined, 8, -3)))
+    copies = [step for step in lower(m).steps if isinstance(step, RepackStep)][1:-1]
+    assert [step.channels for step in copies] == [6, 5, 6]
+    assert {(step.dtype, step.halo, step.zero, step.output.pixel) for step in copies} == {("byte", (1,) * 4, 125, 20)}
+    starts = [step.output.first for step in copies]
+    assert [start - starts[0] for start in starts] == [0, 6, 11]
+
+
+def test_tensors_that_xla_stores_are_joined_by_xla() -> None:
+    m = Module()
+    x = m.parameter(2, 6, 6, 8, dtype="int8")
+    y = round_sums(m, convolve(m, x, 8))
+    m.tuple(join_channels(m, x, y))
+    dag = read_dag(m.result)
+    assert find_integer_concatenations(dag, find_integer_layers(dag)) == []
 
 
 def test_a_tensor_with_two_zero_points_has_no_halo_for_both() -> None:

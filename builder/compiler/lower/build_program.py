@@ -15,6 +15,7 @@ from builder.compiler.lower.compress import Compressor
 from builder.compiler.lower.decisions import StepInfo, count_value_flop
 from builder.compiler.lower.fuse import Layer
 from builder.compiler.lower.hlo import Dag, Value
+from builder.compiler.lower.integer_concatenations import IntegerConcatenation
 from builder.compiler.lower.integer_layers import IntegerLayer
 from builder.compiler.lower.integer_pools import IntegerPool
 from builder.compiler.lower.integer_steps import IntegerAllocator
@@ -66,6 +67,8 @@ def assemble_program(
                 assembly.add_integer_sum(task)
             case IntegerPool():
                 assembly.add_integer_pool(task)
+            case IntegerConcatenation():
+                assembly.add_integer_concatenation(task)
             case Pool():
                 assembly.add_pool(task)
             case Norm():

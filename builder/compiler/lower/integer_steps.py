@@ -6,6 +6,7 @@ bytes, with a halo, and with pixels that begin at words of four bytes: a RepackS
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from builder.compiler.lower.compress import StoredWeights
 from builder.compiler.lower.decisions import StepInfo
 from builder.compiler.lower.geometry import Algorithm
 from builder.compiler.lower.hlo import Value
+from builder.compiler.lower.integer_concatenations import IntegerConcatenation
 from builder.compiler.lower.integer_layers import IntegerLayer
 from builder.compiler.lower.integer_pools import IntegerPool
 from builder.compiler.lower.integer_sums import IntegerSum
@@ -145,6 +147,22 @@ class IntegerAllocator(Allocator):
         moved, gives = source.layout.size + output.layout.size, get_op_name(task.value.instruction)
         self._append_step(step, StepInfo(name, "pool", matched, bytes=moved, gives=gives))
         self._unpack_bytes(task.value.base, output)
+
+    def add_integer_concatenation(self, task: IntegerConcatenation) -> None:
+        """Append steps that copy each source of ``task`` to its channels, and copies as for a layer."""
+        images = [self._find_bytes(value, image, halo, 0) for value, image, halo in list_read_images(task)]
+        zero, first = self._find_halo_byte(task.value.base), 0
+        target = self._place_bytes(task.value.base, zero)
+        for number, source in enumerate(images, 1):
+            name, whole = f"{task.value.instruction.name} source {number}", target.make_view()
+            batch, height, width, channels = source.layout.image
+            part, halo = replace(whole, first=whole.first + first), target.layout.halo
+            size = (height, width)
+            step = RepackStep(name, source.make_view(), part, batch, size, channels, halo, dtype="byte", zero=zero)
+            note = StepInfo(name, "repack", ("concatenation",), bytes=2 * source.layout.size)
+            self._append_step(step, note)
+            first += channels
+        self._unpack_bytes(task.value.base, target)
 
     def _find_halo_byte(self, value: Value) -> int:
         """Return the byte that the readers of ``value`` need in its halo."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from builder.compiler.lower.attention import Attention
 from builder.compiler.lower.fuse import Layer
 from builder.compiler.lower.hlo import Dag, Value
+from builder.compiler.lower.integer_concatenations import IntegerConcatenation
 from builder.compiler.lower.integer_layers import LEAST_BYTES, IntegerLayer
 from builder.compiler.lower.integer_pools import IntegerPool
 from builder.compiler.lower.integer_sums import IntegerSum
@@ -93,7 +94,7 @@ def make_dense_layout(image: tuple[int, int, int, int]) -> TensorLayout:
     return TensorLayout(image, NO_HALO, image[3])
 
 
-IntegerTask = IntegerLayer | IntegerSum | IntegerPool
+IntegerTask = IntegerLayer | IntegerSum | IntegerPool | IntegerConcatenation
 ImageTask = Layer | Pool | Norm | IntegerTask
 
 
@@ -107,6 +108,8 @@ def list_read_images(task: ImageTask) -> list[tuple[Value, tuple[int, int, int, 
         return [(task.input, _get_rows_image(task.input, task.channels), NO_HALO)]
     if isinstance(task, IntegerSum):
         return [(source, task.image, NO_HALO) for source in task.sources]
+    if isinstance(task, IntegerConcatenation):
+        return [(source, get_image_shape(source.dims), NO_HALO) for source in task.sources]
     core = task.core
     shape = core.geometry
     source = task.input if isinstance(task, IntegerLayer) else core.input
@@ -124,7 +127,7 @@ def get_written_image(task: ImageTask) -> tuple[int, int, int, int]:
         return get_written_image(task.pool)
     if isinstance(task, Norm):
         return _get_rows_image(task.input, task.channels)
-    if isinstance(task, IntegerSum):
+    if isinstance(task, IntegerSum | IntegerConcatenation):
         return task.image
     return task.core.geometry.out_shape
 

@@ -15,6 +15,7 @@ from builder.compiler.lower.absorbed_inputs import absorb_factor, absorb_padding
 from builder.compiler.lower.attention import Attention, find_attentions
 from builder.compiler.lower.fuse import FusionLimits, Layer, match_layer, rank_values
 from builder.compiler.lower.hlo import Dag, Value
+from builder.compiler.lower.integer_concatenations import IntegerConcatenation, find_integer_concatenations
 from builder.compiler.lower.integer_layers import IntegerLayer, find_integer_layers
 from builder.compiler.lower.integer_pools import IntegerPool, find_integer_pools
 from builder.compiler.lower.integer_sums import IntegerSum, find_integer_sums
@@ -23,7 +24,7 @@ from builder.compiler.lower.normalise import Norm, find_norms
 from builder.compiler.lower.pooling import Pool, find_pools, restore_padding
 from builder.compiler.lower.thunks import Thunk
 
-Match = Layer | Pool | Norm | Attention | IntegerLayer | IntegerSum | IntegerPool
+Match = Layer | Pool | Norm | Attention | IntegerLayer | IntegerSum | IntegerPool | IntegerConcatenation
 Task = Match | Thunk
 
 
@@ -69,7 +70,7 @@ def list_inputs(task: Task) -> Iterator[Value]:
                 yield task.affine.residual
         case Pool() | Norm() | IntegerLayer() | IntegerPool():
             yield task.input
-        case IntegerSum():
+        case IntegerSum() | IntegerConcatenation():
             yield from task.sources
         case Attention() | Thunk():
             yield from (source for source in task.sources if isinstance(source, Value))
@@ -99,11 +100,12 @@ def schedule_tasks(
     cores = find_cores(dag)
     rank, pools, norms = rank_values(dag, cores), find_pools(dag), find_norms(dag)
     integers, sums, byte_pools = find_integer_layers(dag), find_integer_sums(dag), find_integer_pools(dag)
+    joined = find_integer_concatenations(dag, [*integers, *sums, *byte_pools])
     findings, before = _Findings(), -1
     while findings.count_findings() > before:
         before = findings.count_findings()
         attempt = _ScheduleAttempt(dag, thunks, findings)
-        attempt.add_matches([*pools, *norms, *sums, *byte_pools, *find_attentions(dag, findings.unstored)])
+        attempt.add_matches([*pools, *norms, *sums, *byte_pools, *joined, *find_attentions(dag, findings.unstored)])
         attempt.add_layers(cores, rank, product_wanted)
         attempt.add_integer_layers(integers)
         tasks = attempt.demand_all()
@@ -119,7 +121,9 @@ class _ScheduleAttempt:
             for output in list_outputs(thunk):
                 self.makers.setdefault(output, thunk)
 
-    def add_matches(self, tasks: Sequence[Pool | Norm | Attention | IntegerSum | IntegerPool]) -> None:
+    def add_matches(
+        self, tasks: Sequence[Pool | Norm | Attention | IntegerSum | IntegerPool | IntegerConcatenation]
+    ) -> None:
         """Add the matched tasks besides layers that earlier attempts did not rule out."""
         for task in tasks:
             if task.value not in self.findings.rejected:
@@ -205,7 +209,7 @@ class _ScheduleAttempt:
                 self.findings.centred.add(reader.value)
             case Attention():
                 self.findings.unstored.add(value.base)
-            case Pool() | Norm() | IntegerLayer() | IntegerSum() | IntegerPool():
+            case Pool() | Norm() | IntegerLayer() | IntegerSum() | IntegerPool() | IntegerConcatenation():
                 self.findings.rejected[reader.value] = f"its input {value} is only inside XLA's kernels"
             case _:
                 raise LowerError(f"nothing stores {value}")

@@ -133,7 +133,8 @@ typedef enum {
     CF_REPACK_FLOATS,
     CF_REPACK_SIGNED,   /* int8 to bytes as layers of integers have them, or back */
     CF_REPACK_UNSIGNED, /* the same of uint8 */
-    CF_REPACK_CENTRED   /* int32, less a zero, to such bytes */
+    CF_REPACK_CENTRED,  /* int32, less a zero, to such bytes */
+    CF_REPACK_BYTES     /* such bytes, to some channels of a picture */
 } cf_repack_form;
 
 /* See RepackStep in builder/compiler/lower/steps/image_step.py. */

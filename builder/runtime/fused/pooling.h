@@ -338,6 +338,10 @@ static void repack_bytes(const cf_repack *r, const char *in, char *out, int64_t 
         }
         return;
     }
+    if (r->form == CF_REPACK_BYTES) {
+        for (int64_t x = 0; x < runs; x++) memcpy(out + x * to_step, in + x * step, (size_t)run);
+        return;
+    }
     const uint8_t mask = (r->form == CF_REPACK_SIGNED) == (CF_BYTES_LESS == 0) ? 0x80 : 0;
     int64_t x = 0;
     if (channels == 3 && step == 3 && to_step == 4) {

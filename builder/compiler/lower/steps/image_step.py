@@ -133,7 +133,12 @@ class NormStep(Step):
         return frozenset({"NORM"})
 
 
-_REPACK_FORMS = {"int8": "CF_REPACK_SIGNED", "uint8": "CF_REPACK_UNSIGNED", "int32": "CF_REPACK_CENTRED"}
+_REPACK_FORMS = {
+    "byte": "CF_REPACK_BYTES",
+    "int8": "CF_REPACK_SIGNED",
+    "uint8": "CF_REPACK_UNSIGNED",
+    "int32": "CF_REPACK_CENTRED",
+}
 
 
 @dataclass(frozen=True)
@@ -141,8 +146,8 @@ class RepackStep(Step):
     """A copy of a dense NHWC tensor into a View with a halo of zeros, or back.
 
     With ``dtype`` "int8" or "uint8", of bytes from one form to the other: as a tensor has them, and as RoundedImage
-    does. With "int32", of numbers to which ``zero`` is added, to bytes as in RoundedImage. ``zero``: the byte of the
-    halo.
+    does. With "byte", of bytes in the latter form, to some channels of an image. With "int32", of numbers to which
+    ``zero`` is added, to bytes as in RoundedImage. ``zero``: the byte of the halo.
     """
 
     kernel_table = "fused"

@@ -48,6 +48,14 @@ def rounded(x: Any, q: Quantisation) -> Any:
     return np.rint(np.clip(scaled, -q.zero, 255 - q.zero)).astype(np.int64)
 
 
+def find_largest_of_tiles(x: Any) -> Any:
+    """Each element of ``x`` [n, h, w, c] replaced by the largest of its channel in its tile of 4x4 pixels."""
+    _, height, width, _ = x.shape
+    rows, columns = range(0, height, 4), range(0, width, 4)
+    tiles = np.maximum.reduceat(np.maximum.reduceat(x, rows, axis=1), columns, axis=2)
+    return tiles.repeat(4, axis=1)[:, :height].repeat(4, axis=2)[:, :, :width]
+
+
 def check(p: Prepared, tiles: bool = False) -> None:
     """``tiles``: the sums are Winograd's, of floats, whose error goes with the largest terms of a tile."""
     case, q = p.case, p.case.quantisation
@@ -56,8 +64,9 @@ def check(p: Prepared, tiles: bool = False) -> None:
     scale = np.float64(np.float32(q.scale)) * p.stored.scale.astype(np.float64)
     steps = rounded(p.x, q)
     sums = convolve(steps, p.stored.numbers, case) * scale  # whole numbers far below 2^53
-    terms = convolve(np.abs(steps), np.abs(p.stored.numbers), case) * scale if tiles else np.abs(sums)
-    terms = terms.max(axis=(1, 2), keepdims=True) if tiles else terms
+    terms = np.abs(sums)
+    if tiles:
+        terms = find_largest_of_tiles(convolve(np.abs(steps), np.abs(p.stored.numbers), case) * scale)
     magnitude = 1 + terms + np.abs(p.bias)
     sums = sums + p.bias
     if p.residual is not None:

@@ -10,8 +10,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from builder.compiler.lower.activations import FUNCTIONS
-from builder.compiler.lower.geometry import THIN_CHANNELS
-from builder.compiler.lower.packing import PANEL
+from builder.compiler.lower.geometry import PANEL, THIN_CHANNELS
 from builder.compiler.lower.program import Program
 from builder.compiler.lower.steps.base import Buffer, View
 from builder.compiler.lower.steps.image_step import NormStep, PoolStep, RepackStep

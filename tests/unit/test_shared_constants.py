@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from builder.compiler.abi import CF_ERR_RANGE, STATUS
-from builder.compiler.lower import absorbed_inputs, cascade, packing
+from builder.compiler.lower import absorbed_inputs, cascade, geometry, packing
 from builder.compiler.lower.geometry import Algorithm
 from builder.compiler.lower.steps import fft_step
 from builder.compiler.lower.steps.layer_step import ActivationName
@@ -38,7 +38,7 @@ def _enumerators(name: str, header: str = "fused/fused.h") -> list[str]:
 @pytest.mark.parametrize(
     ("header", "name", "value"),
     [
-        ("fused/vector.h", "CF_PANEL", packing.PANEL),
+        ("fused/vector.h", "CF_PANEL", geometry.PANEL),
         ("fused/integer_dot.h", "CF_QUAD", packing.QUAD),
         ("fused/fused.h", "CF_MAX_TAPS", packing.MAX_TAPS),
         ("fused/blocking.h", "CF_L2_INPUT_BYTES", absorbed_inputs.BLOCK_BYTES),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from builder.compiler.lower.geometry import Algorithm, Geometry
+from builder.compiler.lower.geometry import PANEL, Algorithm, Geometry
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,9 @@ The fit of the EPYC is older than the kernel for few tiles. The choice by the me
 average over these geometries on the Xeon, where the EPYC's own took 3.2 %."""
 
 
-_PANEL = 16  # packing.PANEL: every algorithm computes so many output channels at a time
-
-
 def count_operations(geometry: Geometry, algorithm: Algorithm) -> tuple[int, int, int, int]:
     """Count multiply-adds and transformed inputs, sums and weights of a 3x3 layer of stride 1, as in CostFactors."""
-    channels, outer = geometry.in_channels, -(-geometry.out_channels // _PANEL) * _PANEL
+    channels, outer = geometry.in_channels, -(-geometry.out_channels // PANEL) * PANEL
     height, width = geometry.out_size
     if algorithm == "direct":
         return 9 * geometry.batch * height * width * channels * outer, 0, 0, 0

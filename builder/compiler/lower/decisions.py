@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from builder.base.records import read_record
 from builder.compiler.lower.compress import ITEM_SIZES
-from builder.compiler.lower.geometry import THIN_CHANNELS, Algorithm, count_flop
+from builder.compiler.lower.geometry import PANEL, THIN_CHANNELS, Algorithm, count_flop
 from builder.compiler.lower.hlo import Value
-from builder.compiler.lower.packing import PANEL, TILED, choose_algorithm, choose_thin_block, choose_winograd_band
+from builder.compiler.lower.packing import TILED, choose_algorithm, choose_thin_block, choose_winograd_band
 from builder.compiler.lower.program import Program
 from builder.compiler.lower.steps.base import Step, walk_steps
 from builder.compiler.lower.steps.cascade_step import CascadeStep

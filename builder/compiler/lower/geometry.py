@@ -17,6 +17,10 @@ algorithm, which saves more. ``integer_depthwise``: one filter of int8 for each 
 MAX_SUM = (2**31 - 1) // (255 * 127)
 """Maximum number of products of an input byte and an int8 weight whose sum fits into int32, whatever their values."""
 
+PANEL = 16
+"""Output channels that every kernel of layers computes together, and that a packed panel of weights holds: a cache line
+of floats. CF_PANEL in runtime/fused/vector.h."""
+
 THIN_CHANNELS = 8
 """CF_THIN_CHANNELS in runtime/fused/thin.h."""
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from builder.compiler.lower.compress import encode_numbers
 from builder.compiler.lower.costs import estimate_cost
-from builder.compiler.lower.geometry import MAX_SUM, THIN_CHANNELS, Algorithm, Geometry, are_winograd_channels
+from builder.compiler.lower.geometry import MAX_SUM, PANEL, THIN_CHANNELS, Algorithm, Geometry, are_winograd_channels
 from builder.config.schema import WeightType
 
 WINOGRAD: tuple[Algorithm, ...] = ("winograd2", "winograd4")
@@ -32,9 +32,6 @@ INTEGER: tuple[Algorithm, ...] = ("integer", "integer_winograd4", "integer_depth
 """The algorithms of layers that sum products of bytes."""
 TILED: tuple[Algorithm, ...] = (*WINOGRAD, "integer_winograd4")
 """The algorithms whose kernels transform tiles, a band of them at a time."""
-
-PANEL = 16
-"""Output channels of a packed panel: a cache line of floats. CF_PANEL in runtime/fused/vector.h."""
 
 QUAD = 4
 """Adjacent input channels that one instruction multiplies and adds up. CF_QUAD in runtime/fused/integer_dot.h."""

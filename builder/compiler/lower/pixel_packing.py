@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.compiler.lower.geometry import MAX_SUM, Geometry
-from builder.compiler.lower.packing import MAX_TAPS, PANEL
+from builder.compiler.lower.geometry import MAX_SUM, PANEL, Geometry
+from builder.compiler.lower.packing import MAX_TAPS
 
 _WIDTHS = (8, 16)
 """The channels of the narrowest register tiles: on most processors, and on those with the widest registers."""

@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.compiler.lower.geometry import Geometry
-from builder.compiler.lower.packing import PANEL
+from builder.compiler.lower.geometry import PANEL, Geometry
 from builder.compiler.lower.steps.base import View
 
 

@@ -63,7 +63,7 @@ class Layer:
     before_residual: Value | None = None
     """Value to stop at so that a step of XLA's adds the residual."""
     finish: Finish | None = None
-    """What is done to the activation's result; then there is no second output."""
+    """The scale and shift of the activation's result; with these there is no second output."""
 
     @property
     def is_transposed(self) -> bool:

@@ -51,7 +51,7 @@ class Geometry:
     dilation: tuple[int, int] = (1, 1)
     groups: int = 1
     upsampling: tuple[int, int] = (1, 1)
-    """Of a transposed convolution, its stride: the input's pixels are so far apart, with zeros between them."""
+    """The stride of a transposed convolution: the distance of the input's pixels, with zeros between them."""
 
     @property
     def k(self) -> int:

@@ -24,7 +24,7 @@ LEAST_BYTES = {"int8": -128, "uint8": 0}
 
 @dataclass(frozen=True)
 class RoundedSums:
-    """How sums become bytes: ``clamp(rint(float32(sum + bias) * factor), low, high)``, to which ``by.zero`` is added.
+    """Rounding of sums to bytes: ``clamp(rint(float32(sum + bias) * factor), low, high)``, plus ``by.zero``.
 
     ``bias``: int32 [channels]; ``factor``: float32 [channels]; ``value``: the bytes; ``inside``: the values before.
     """

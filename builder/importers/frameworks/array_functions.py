@@ -1,4 +1,4 @@
-"""What operators of ONNX and LiteRT compute alike."""
+"""Functions of arrays that operators of ONNX and of LiteRT share."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from builder.compiler.lower.steps.quantisation import Quantisation
 
 @dataclass(frozen=True)
 class SumRounding:
-    """How a sum of numbers that bytes stand for becomes one: ``clamp(round(number), low, high)``, all float32.
+    """Rounding of a sum of numbers that bytes stand for: ``clamp(round(number), low, high)``, all float32.
 
     ``number``: ``sum * factor + offset``, with halves to even; without ``factor`` the sum divided by the count of its
     pixels, with halves away from zero. ``least``: the number of byte 0.

@@ -52,7 +52,7 @@ class Subgraph:
 
 @dataclass(frozen=True)
 class GraphRunner:
-    """What running the nodes of one scope needs.
+    """A runner of the nodes of one scope.
 
     ``opsets``: the version of each domain of operators. ``functions``: the functions that the file defines.
     ``attributes``: the attributes with which the function that is being run was called. ``depth``: how many functions

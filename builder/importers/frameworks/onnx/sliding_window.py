@@ -18,7 +18,7 @@ class Window:
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """How far each dimension of the window reaches, with its dilation."""
+        """The extent of the window in each dimension, with its dilation."""
         return tuple((size - 1) * step + 1 for size, step in zip(self.sizes, self.dilations, strict=True))
 
     def count_places(self, shape: Sequence[int]) -> list[int]:

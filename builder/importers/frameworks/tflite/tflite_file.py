@@ -1,4 +1,4 @@
-"""What a .tflite file holds, checked so far that a damaged one gets no further."""
+"""The contents of a .tflite file, checked so that a damaged file is refused here."""
 
 from __future__ import annotations
 

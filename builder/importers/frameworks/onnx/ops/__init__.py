@@ -1,4 +1,4 @@
-"""What each operator of ONNX computes, a module for each family."""
+"""The operators of ONNX as JAX functions, with a module for each family."""
 
 from __future__ import annotations
 

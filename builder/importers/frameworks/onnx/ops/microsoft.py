@@ -137,7 +137,7 @@ def embed_and_normalise(ids: Value, segments: Value, *inputs: Value, epsilon: fl
 
 @dataclass(frozen=True)
 class AttentionRule:
-    """How scores become weights: see the attributes of MultiHeadAttention."""
+    """The attributes of MultiHeadAttention that decide how scores become weights."""
 
     scale: float | None
     unidirectional: int

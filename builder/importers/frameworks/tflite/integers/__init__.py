@@ -1,4 +1,4 @@
-"""What LiteRT's operators compute on quantised tensors, a module for each family."""
+"""The operators of LiteRT on quantised tensors as JAX functions, with a module for each family."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ _TABLES: dict[str, Callable[[Any, Tensor, Tensor], Any]] = {
     "SQRT": _tabulate_root,
     "TANH": functools.partial(_squash, _hyperbolic_tangent, _tabulate_wide_tanh),
 }
-"""What makes the table of an operator from its options, its tensor and its output."""
+"""Functions that make the table of an operator from its options, its input and its output."""
 
 
 def _apply(tabulate: Any, options: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) -> Value:

@@ -1,4 +1,4 @@
-"""What operators on quantised tensors share: their table, and integers less their zero point and back."""
+"""The table of operators on quantised tensors, and integers without their zero point and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each operator of LiteRT computes, on real numbers with channels last, a module for each family."""
+"""The operators of LiteRT on real numbers as JAX functions, with a module for each family."""
 
 from __future__ import annotations
 

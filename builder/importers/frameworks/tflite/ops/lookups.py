@@ -100,7 +100,7 @@ _SEGMENTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "SUM": ("add", lambda _: 0), "PROD": ("multiply", lambda _: 1), "MIN": ("min", _highest),
     "MAX": ("max", lambda dtype: -np.finfo(dtype).max if dtype == np.float32 else find_lowest(dtype)),
 }  # fmt: skip
-"""How a segment grows, and what one without elements is."""
+"""The function that joins two elements of a segment, and the value of a segment without elements."""
 
 
 def _fold_segments(x: Value, ids: Value, count: Value, method: str, start: Callable[[Any], Any]) -> Value:

@@ -6,7 +6,6 @@ A network is a model.toml, which says where a file comes from and which sizes ar
 from __future__ import annotations
 
 import re
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
@@ -38,10 +37,10 @@ class ModelFile(Network):
         if self.path.suffix == ".toml":
             spec = read_spec(self.path)
         else:
-            with tempfile.TemporaryDirectory() as folder:
-                toml = Path(folder, "model.toml")
-                toml.write_text(f'[model]\nsource = "{self.path}"\n')
-                spec = read_spec(toml)
+            toml = self.folder / "model.toml"
+            toml.parent.mkdir(parents=True, exist_ok=True)
+            toml.write_text(f'[model]\nsource = "{self.path}"\n')  # The build reads it again, for its label files.
+            spec = read_spec(toml)
         feeds = tuple(replace(f, shape=_with_batch(f.shape, self.batch)) for f in spec.feeds)
         return replace(spec, name=self.key, batch=self.batch, feeds=feeds)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import models
 from benchmarks.model_files import ModelFile, find_network
 from tests.conftest import ROOT
 
@@ -48,11 +49,15 @@ def test_a_batch_is_put_where_the_file_has_one_item(tmp_path: Path) -> None:
     assert spec.feeds[2].value == (16000,)
 
 
-def test_a_file_is_a_network_without_a_spec(tmp_path: Path) -> None:
+def test_a_file_is_a_network_without_a_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "FOLDER", tmp_path / "bench")
     network = find_network(str(tmp_path / "PP-OCRv4 det.onnx"))
     assert isinstance(network, ModelFile)
     assert network.key == "pp-ocrv4-det"
-    assert network.read_spec().source.format == "onnx"
+    spec = network.read_spec()
+    assert spec.source.format == "onnx"
+    assert spec.path is not None
+    assert spec.path.is_file(), "the build reads it again"
     assert network.preparation == ("benchmarks.prepare_file", f"{network.path}-batch1")
 
 

@@ -21,6 +21,7 @@ from builder.base.tf import import_tensorflow
 from builder.cli import main
 from builder.config import Format, read_spec
 from builder.importers.frameworks.framework_environment import FRAMEWORKS, ensure_environment
+from builder.importers.graph import FrozenGraph
 from builder.package.bundle import Bundle
 from tests.conftest import ROOT
 from tests.support.days import today
@@ -262,6 +263,7 @@ def test_states_of_recurrent_operators(exchanged: Path, tmp_path: Path, monkeypa
     with np.load(exchanged / "recurrent.npz") as recorded:
         answers = run_library(library, [[feed] for feed in recorded["feed"]])
         np.testing.assert_array_equal([answer for (answer,) in answers], recorded["fetch"])
+    assert FrozenGraph.load(project.build / "recurrent" / "import").warnings, "items of a request are one sequence"
 
 
 @pytest.mark.parametrize("form", ["tflite", "onnx"])

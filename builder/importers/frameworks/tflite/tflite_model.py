@@ -18,6 +18,10 @@ from builder.importers.frameworks.tflite.tflite_graph import TfliteSubgraph
 from builder.importers.loaded import choose_signature, make_names_unique
 from builder.importers.ports import GraphFacts, ModelPorts, PortInfo
 
+_KEEPS_STATES = (
+    "its recurrent operators keep their states from run to run, as LiteRT's do until reset_all_variables(): the items "
+    "of a request are one sequence"
+)
 _ENDINGS = {"LOGISTIC": "Sigmoid", "SOFTMAX": "Softmax", "LOG_SOFTMAX": "LogSoftmax"}
 
 
@@ -68,6 +72,7 @@ def open_tflite(path: Path, signature: str | None = None) -> FrameworkModel:
         signature,
         there,
         _find_endings(main, fetches),
+        warnings=(_KEEPS_STATES,) if main.states else (),
         labels=file.labels,
         origin=file.description,
     )

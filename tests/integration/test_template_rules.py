@@ -89,6 +89,7 @@ def asl_validator(tmp_path_factory: pytest.TempPathFactory) -> list[str | Path]:
     """The command that reads a state machine's definition, which npm brings."""
     folder = tmp_path_factory.mktemp("asl")
     options = ["--no-audit", "--no-fund", "--ignore-scripts", "--silent", "--prefix", folder]
+    options += ["--fetch-timeout=30000", "--fetch-retries=5"]  # By default, a lost answer costs 5 minutes.
     command = [needs("npm"), "install", *options, f"asl-validator@{ASL_VALIDATOR}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

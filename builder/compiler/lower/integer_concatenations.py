@@ -9,7 +9,6 @@ from builder.compiler.lower.hlo import Dag, Value
 from builder.compiler.lower.integer_layers import LEAST_BYTES, IntegerLayer
 from builder.compiler.lower.integer_pools import IntegerPool
 from builder.compiler.lower.integer_sums import IntegerSum
-from builder.compiler.lower.layers import get_image_shape
 
 
 @dataclass(frozen=True)
@@ -24,11 +23,6 @@ class IntegerConcatenation:
     def outputs(self) -> tuple[Value, ...]:
         """The value that it stores, as ``base``."""
         return (self.value.base,)
-
-    @property
-    def image(self) -> tuple[int, int, int, int]:
-        """The image that it stores."""
-        return get_image_shape(self.value.dims)
 
 
 def find_integer_concatenations(

@@ -111,6 +111,15 @@ def find_centred_bytes(value: Value) -> tuple[Value, int] | None:
     return (source, byte) if 0 <= byte <= 255 else None
 
 
+def find_byte_bounds(clamped: Value, dtype: str) -> tuple[int, int] | None:
+    """Return the bounds of a clamp if both are numbers of the bytes, or None."""
+    low, high = (find_scalar(clamped.operands[place], clamped.dtype) for place in (0, 2))
+    if low is None or high is None or low != int(low) or high != int(high):
+        return None
+    least = LEAST_BYTES[dtype]
+    return (int(low), int(high)) if least <= low <= high <= least + 255 else None
+
+
 def _find_filters(core: Core) -> Core | None:
     """Return a depthwise core as one of groups, or None if it is not one.
 

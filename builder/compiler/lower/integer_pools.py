@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from builder.compiler.lower.evaluate import evaluate_constant
 from builder.compiler.lower.hlo import Dag, Value, find_scalar
-from builder.compiler.lower.integer_layers import LEAST_BYTES
+from builder.compiler.lower.integer_layers import LEAST_BYTES, find_byte_bounds
 from builder.compiler.lower.pooling import Pool, PoolKind, match_pool
 from builder.compiler.lower.steps.image_step import SumRounding
 
@@ -68,7 +68,7 @@ def _match_maximum(value: Value) -> IntegerPool | None:
     if value.op == "convert" and value.operands[0].op == "clamp" and value.operands[0].dtype == "int32":
         (clamped,) = value.operands
         wide, limits = clamped.operands[1], np.iinfo(value.dtype)
-        if wide.op != "convert" or _find_bounds(clamped, value.dtype) != (limits.min, limits.max):
+        if wide.op != "convert" or find_byte_bounds(clamped, value.dtype) != (limits.min, limits.max):
             return None
         source, inside = wide.operands[0], [clamped, wide, wide.operands[0]]
     pool = match_pool(source, _match_maximum_kind)
@@ -103,7 +103,7 @@ def _match_mean(value: Value) -> IntegerPool | None:
     if clamped.dtype == "int32" and rounded.op == "convert":
         inside.append(rounded)
         (rounded,) = rounded.operands
-    bounds = _find_bounds(clamped, value.dtype)
+    bounds = find_byte_bounds(clamped, value.dtype)
     if bounds is None or rounded.op not in ("round-nearest-even", "round-nearest-afz"):
         return None
     (number,) = rounded.operands
@@ -147,15 +147,6 @@ def _split_number(total: Value) -> tuple[float | None, Value]:
     first, second = total.operands
     number = find_scalar(second)
     return (find_scalar(first), second) if number is None else (number, first)
-
-
-def _find_bounds(clamped: Value, dtype: str) -> tuple[int, int] | None:
-    """Return the bounds of a clamp if both are numbers of the bytes, or None."""
-    low, high = (find_scalar(clamped.operands[place], clamped.dtype) for place in (0, 2))
-    if low is None or high is None or low != int(low) or high != int(high):
-        return None
-    least = LEAST_BYTES[dtype]
-    return (int(low), int(high)) if least <= low <= high <= least + 255 else None
 
 
 def _divides_by_counts(product: Value, factor: Value, pool: Pool) -> bool:

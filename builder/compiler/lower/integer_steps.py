@@ -100,7 +100,7 @@ class IntegerAllocator(Allocator):
         """Append the step of ``task``, and copies as for a layer."""
         images = [self._find_bytes(value, image, halo, 0) for value, image, halo in list_read_images(task)]
         output, name = self._place_bytes(task.value.base, task.zero), task.value.instruction.name
-        batch, height, width, channels = task.image
+        batch, height, width, channels = get_written_image(task)
         step = AdditionStep(
             name,
             images[0].make_view(),

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from builder.compiler.lower.hlo import Dag, Value, find_scalar
-from builder.compiler.lower.integer_layers import LEAST_BYTES
-from builder.compiler.lower.layers import get_image_shape
+from builder.compiler.lower.integer_layers import LEAST_BYTES, find_byte_bounds
 
 
 @dataclass(frozen=True)
@@ -34,11 +33,6 @@ class IntegerSum:
     def outputs(self) -> tuple[Value, ...]:
         """The value that it stores, as ``base``."""
         return (self.value.base,)
-
-    @property
-    def image(self) -> tuple[int, int, int, int]:
-        """The image that it reads and stores."""
-        return get_image_shape(self.value.dims)
 
 
 @dataclass(frozen=True)
@@ -71,7 +65,7 @@ def _match_sum(value: Value) -> IntegerSum | None:
     (clamped,) = value.operands
     if clamped.op != "clamp" or clamped.dtype != "int32":
         return None
-    low, high = find_scalar(clamped.operands[0], "int32"), find_scalar(clamped.operands[2], "int32")
+    bounds = find_byte_bounds(clamped, value.dtype)
     shifted, zero, inside = clamped.operands[1], 0.0, [clamped]
     if shifted.op == "add":
         numbers = [(find_scalar(operand, "int32"), other) for operand, other in _pair(shifted)]
@@ -80,7 +74,7 @@ def _match_sum(value: Value) -> IntegerSum | None:
             return None
         inside.append(shifted)
         ((zero, shifted),) = known
-    if shifted.op != "shift-right-arithmetic" or low is None or high is None:
+    if shifted.op != "shift-right-arithmetic" or bounds is None:
         return None
     shift, linear = find_scalar(shifted.operands[1], "int32"), _read_linear(shifted.operands[0], value.dims)
     if shift is None or linear is None or not 1 <= len(linear.factors) <= 2 or not 0 <= shift < 32:
@@ -88,7 +82,7 @@ def _match_sum(value: Value) -> IntegerSum | None:
     least = LEAST_BYTES[value.dtype]
     sources, factors = tuple(linear.factors), tuple(linear.factors.values())
     start = linear.constant + sum(f * LEAST_BYTES[s.dtype] for s, f in linear.factors.items())
-    if any(s.dtype != value.dtype for s in sources) or not least <= low <= high <= least + 255:
+    if any(s.dtype != value.dtype for s in sources):
         return None
     return IntegerSum(
         value,
@@ -97,8 +91,8 @@ def _match_sum(value: Value) -> IntegerSum | None:
         start,
         int(shift),
         zero=int(zero) - least,
-        low=int(low) - least,
-        high=int(high) - least,
+        low=bounds[0] - least,
+        high=bounds[1] - least,
         inside=(*inside, shifted, *linear.inside),
     )
 

@@ -106,9 +106,7 @@ def list_read_images(task: ImageTask) -> list[tuple[Value, tuple[int, int, int, 
         return list_read_images(task.pool)
     if isinstance(task, Norm):
         return [(task.input, _get_rows_image(task.input, task.channels), NO_HALO)]
-    if isinstance(task, IntegerSum):
-        return [(source, task.image, NO_HALO) for source in task.sources]
-    if isinstance(task, IntegerConcatenation):
+    if isinstance(task, IntegerSum | IntegerConcatenation):
         return [(source, get_image_shape(source.dims), NO_HALO) for source in task.sources]
     core = task.core
     shape = core.geometry
@@ -128,7 +126,7 @@ def get_written_image(task: ImageTask) -> tuple[int, int, int, int]:
     if isinstance(task, Norm):
         return _get_rows_image(task.input, task.channels)
     if isinstance(task, IntegerSum | IntegerConcatenation):
-        return task.image
+        return get_image_shape(task.value.dims)
     return task.core.geometry.out_shape
 
 

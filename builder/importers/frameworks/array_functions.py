@@ -12,7 +12,7 @@ from jax import lax
 from builder.importers.frameworks.graph_values import Value
 
 
-def divide(a: Value, b: Value) -> Value:
+def divide_values(a: Value, b: Value) -> Value:
     """Return the quotient; that of integers is cut off towards zero."""
     is_float = jnp.issubdtype(a.dtype, jnp.floating)
     return jnp.divide(a, b) if is_float else lax.div(*jnp.broadcast_arrays(a, b))

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 from onnx import helper
 
-from builder.importers.frameworks.array_functions import divide, scale_negative
+from builder.importers.frameworks.array_functions import divide_values, scale_negative
 from builder.importers.frameworks.graph_values import Value
 from builder.importers.frameworks.operator_table import OperatorTable
 
@@ -38,7 +38,7 @@ OPS.enter_all(
         "Abs": jnp.abs, "Acos": jnp.arccos, "Acosh": jnp.arccosh, "Add": jnp.add, "And": jnp.logical_and,
         "Asin": jnp.arcsin, "Asinh": jnp.arcsinh, "Atan": jnp.arctan, "Atanh": jnp.arctanh,
         "BitwiseAnd": jnp.bitwise_and, "BitwiseNot": jnp.bitwise_not, "BitwiseOr": jnp.bitwise_or,
-        "BitwiseXor": jnp.bitwise_xor, "Ceil": jnp.ceil, "Cos": jnp.cos, "Cosh": jnp.cosh, "Div": divide,
+        "BitwiseXor": jnp.bitwise_xor, "Ceil": jnp.ceil, "Cos": jnp.cos, "Cosh": jnp.cosh, "Div": divide_values,
         "Equal": jnp.equal, "Erf": lax.erf, "Exp": jnp.exp, "Floor": jnp.floor, "Gelu": compute_gelu,
         "Greater": jnp.greater, "GreaterOrEqual": jnp.greater_equal, "HardSigmoid": hard_sigmoid,
         "Identity": lambda x: x, "IsNaN": jnp.isnan, "Less": jnp.less, "LessOrEqual": jnp.less_equal, "Log": jnp.log,

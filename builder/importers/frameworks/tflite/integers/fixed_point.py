@@ -47,7 +47,7 @@ def multiply(x: Any, factor: FixedPoint, *, upwards: bool = False) -> Any:
     return divide_by_power(high, right, upwards=upwards)
 
 
-def scale(x: Any, real: Any) -> Any:
+def multiply_real(x: Any, real: Any) -> Any:
     """Return integers times the fixed-point number nearest to ``real``."""
     return multiply(x, make_fixed_point(real))
 
@@ -103,7 +103,7 @@ def _make_constant(real: float, integer_bits: int) -> int:
     return round(math.ldexp(real, 15 - integer_bits))
 
 
-def _exponentiate(x: Any, integer_bits: int) -> Any:
+def _compute_exponential(x: Any, integer_bits: int) -> Any:
     """Return e^x without integer bits, for x ≤ 0."""
     fraction = 15 - integer_bits
     quarter = 1 << (fraction - 2)
@@ -132,13 +132,13 @@ def _divide_by_half_sum(x: Any) -> Any:
 def tabulate_sigmoid(integer_bits: int) -> Any:
     """Return the sigmoids of all integers from the least on, as int16 without integer bits."""
     x = np.arange(-32768, 32768)
-    positive = _shift_left(_divide_by_half_sum(_exponentiate(-np.abs(x), integer_bits)), 1)
+    positive = _shift_left(_divide_by_half_sum(_compute_exponential(-np.abs(x), integer_bits)), 1)
     return np.where(x == 0, 1 << 14, np.where(x > 0, positive, 32767 - positive)).astype(np.int16)
 
 
 def tabulate_tanh(integer_bits: int) -> Any:
     """Return the hyperbolic tangents of all integers from the least on, as int16 without integer bits."""
     x = np.arange(-32768, 32768)
-    quotient = _divide_by_half_sum(_exponentiate(-np.abs(x), integer_bits + 1))
+    quotient = _divide_by_half_sum(_compute_exponential(-np.abs(x), integer_bits + 1))
     size = _shift_left(quotient - (1 << 13), 2)
     return np.where(x == 0, 0, np.sign(x) * size).astype(np.int16)

@@ -13,7 +13,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from builder.importers.frameworks.tflite.integers.fixed_point import make_fixed_point, multiply, round_away, scale
+from builder.importers.frameworks.tflite.integers.fixed_point import (
+    make_fixed_point,
+    multiply,
+    multiply_real,
+    round_away,
+)
 from builder.importers.frameworks.tflite.integers.integer_values import (
     IntegerTable,
     Value,
@@ -44,16 +49,16 @@ def _add(sign: int, options: Any, tensors: Sequence[Tensor], output: Tensor, *va
         first, second = (centre(*part) * factor for *part, factor in zip(values, tensors, factors, strict=True))
         return store((first + sign * second + (1 << (shift - 1))) >> shift, output, options)
     left = 15 if output.dtype.itemsize == 2 else 20
-    first, second, top = _align(values, tensors, left)
+    first, second, top = _align_scales(values, tensors, left)
     factor = top / np.float64(output.step * np.float32(1 << left))
-    return store(scale(first + sign * second, factor), output, options)
+    return store(multiply_real(first + sign * second, factor), output, options)
 
 
-def _align(values: Sequence[Value], tensors: Sequence[Tensor], left: int) -> tuple[Value, Value, float]:
+def _align_scales(values: Sequence[Value], tensors: Sequence[Tensor], left: int) -> tuple[Value, Value, float]:
     """Return two tensors' integers on one scale, shifted ``left``, and the scale that stands for 1 << ``left``."""
     top = 2 * np.float64(max(tensor.step for tensor in tensors))
     parts = zip(values, tensors, strict=True)
-    first, second = (scale(centre(value, tensor) << left, tensor.step / top) for value, tensor in parts)
+    first, second = (multiply_real(centre(value, tensor) << left, tensor.step / top) for value, tensor in parts)
     return first, second, top
 
 
@@ -67,20 +72,22 @@ def _multiply(options: Any, tensors: Sequence[Tensor], output: Tensor, a: Value,
     product, factor = centre(a, first) * centre(b, second), first.step * second.step / output.step
     if _are_bytes(tensors, output) and 2**-16 <= factor < 2**8:
         return store(jnp.round(product.astype(np.float32) * factor), output, options)
-    return store(scale(product, factor), output, options)
+    return store(multiply_real(product, factor), output, options)
 
 
 @OPS.define("SQUARED_DIFFERENCE")
 def _square_difference(options: Any, tensors: Sequence[Tensor], output: Tensor, *values: Value) -> Value:
-    first, second, top = _align(values, tensors, 7)
-    return store(scale((first - second) ** 2, top * top / np.float64(output.step * np.float32(1 << 14))), output)
+    first, second, top = _align_scales(values, tensors, 7)
+    return store(
+        multiply_real((first - second) ** 2, top * top / np.float64(output.step * np.float32(1 << 14))), output
+    )
 
 
 def _compare(function: Any, _: Any, tensors: Sequence[Tensor], __: Tensor, *values: Value) -> Value:
     if tensors[0].dtype.itemsize == 2 and function not in (jnp.equal, jnp.not_equal):
         return function(*values)
     first, second = (
-        scale(centre(value, tensor) << 8, tensor.step) for value, tensor in zip(values, tensors, strict=True)
+        multiply_real(centre(value, tensor) << 8, tensor.step) for value, tensor in zip(values, tensors, strict=True)
     )
     return function(first, second)
 
@@ -125,16 +132,16 @@ def _leaky_relu(options: Any, tensors: Sequence[Tensor], output: Tensor, x: Valu
     near = _is_near(tensors, output, 2**-8, np.nextafter(2**7, 2**8))
     if near and abs(slope) >= 2**-8 and -127.99609375 <= slope <= 2**7:
         return store(jnp.where(centred > 0, _scale_by_256th(centred, ratio), _scale_by_256th(centred, slope)), output)
-    steep = scale(centred, tensor.step * alpha / output.step)
-    return store(jnp.where(centred >= 0, scale(centred, ratio), steep), output)
+    steep = multiply_real(centred, tensor.step * alpha / output.step)
+    return store(jnp.where(centred >= 0, multiply_real(centred, ratio), steep), output)
 
 
 @OPS.define("PRELU")
 def _parametric_relu(_: Any, tensors: Sequence[Tensor], output: Tensor, x: Value, slope: Value) -> Value:
     first, second = tensors
     centred = centre(x, first)
-    steep = scale(centred * centre(slope, second), first.step * second.step / output.step)
-    return store(jnp.where(centred >= 0, scale(centred, first.step / output.step), steep), output)
+    steep = multiply_real(centred * centre(slope, second), first.step * second.step / output.step)
+    return store(jnp.where(centred >= 0, multiply_real(centred, first.step / output.step), steep), output)
 
 
 @OPS.define("NEG")
@@ -144,7 +151,7 @@ def _negate(_: Any, __: Any, ___: Any, x: Value) -> Value:
 
 def _rectify(bounds: tuple[float, float | None], _: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) -> Value:
     (tensor,) = tensors
-    return store_between(scale(centre(x, tensor), tensor.step / output.step), output, bounds)
+    return store_between(multiply_real(centre(x, tensor), tensor.step / output.step), output, bounds)
 
 
 for _name, _bounds in {
@@ -156,4 +163,4 @@ for _name, _bounds in {
 @OPS.define("ABS")
 def _absolute(_: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) -> Value:
     (tensor,) = tensors
-    return store(scale(jnp.abs(centre(x, tensor)), tensor.step / output.step), output)
+    return store(multiply_real(jnp.abs(centre(x, tensor)), tensor.step / output.step), output)

@@ -28,5 +28,5 @@ def has_one_grid(tensors: Sequence[Tensor | None]) -> bool:
 
 
 @OPS.define("PAD")
-def _pad(_: Any, __: Any, output: Tensor, x: Value, pads: Value) -> Value:
+def _pad_with_zero_point(_: Any, __: Any, output: Tensor, x: Value, pads: Value) -> Value:
     return pad_around(x, pads, np.asarray(output.zero, output.dtype))

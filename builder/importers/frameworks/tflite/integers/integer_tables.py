@@ -46,7 +46,7 @@ def _cut(table: Any, output: Tensor) -> Any:
     return np.clip(table, limits.min, limits.max).astype(output.dtype)
 
 
-def _tabulate(function: _Function, tensor: Tensor, output: Tensor, delegated: Sequence[str] = ()) -> Any:
+def _tabulate_function(function: _Function, tensor: Tensor, output: Tensor, delegated: Sequence[str] = ()) -> Any:
     """Return the results for all integers. XNNPACK takes bytes of the types ``delegated``."""
     if tensor.dtype.itemsize == 2:
         limits = (tensor.step * np.float32(bound - tensor.zero) for bound in (-32768, 32767))
@@ -116,7 +116,7 @@ def _reciprocal_root(_: Any, tensors: Sequence[Tensor], output: Tensor, x: Value
     (tensor,) = tensors
     if tensor.dtype.itemsize == 2:
         function = functools.partial(_invert_root, most=np.float32(32767) * output.step)
-        return _look_up(_tabulate(function, tensor, output), x, tensor)
+        return _look_up(_tabulate_function(function, tensor, output), x, tensor)
     centred = centre(x, tensor)
     inverse, factor = invert_root(centred), make_fixed_point(1 / np.float64(np.sqrt(tensor.step) * output.step))
     fine = multiply(jnp.ones_like(centred), FixedPoint(inverse.value, inverse.shift + 20))
@@ -131,11 +131,11 @@ def _tabulate_root(_: Any, tensor: Tensor, output: Tensor) -> Any:
 
 def _tabulate_log(_: Any, tensor: Tensor, output: Tensor) -> Any:
     least = np.float32(np.iinfo(output.dtype).min - output.zero) * output.step
-    return _tabulate(functools.partial(_logarithm, least=least), tensor, output)
+    return _tabulate_function(functools.partial(_logarithm, least=least), tensor, output)
 
 
 def _tabulate_gelu(options: Any, tensor: Tensor, output: Tensor) -> Any:
-    return _tabulate(_approximate_gelu if options.approximate else _gelu, tensor, output)
+    return _tabulate_function(_approximate_gelu if options.approximate else _gelu, tensor, output)
 
 
 def _scale_wide(tensor: Tensor) -> Any:
@@ -180,8 +180,12 @@ def _tabulate_wide_tanh(tensor: Tensor) -> Any:
     return (np.where(x >= 0, y - (1 << 23) + 128, -y + (1 << 23) + 127) >> 8).astype(np.int16)
 
 
-def _squash(function: _Function, wide: Callable[[Tensor], Any], _: Any, tensor: Tensor, output: Tensor) -> Any:
-    return wide(tensor) if tensor.dtype.itemsize == 2 else _tabulate(function, tensor, output, ("int8", "uint8"))
+def _tabulate_squashing(
+    function: _Function, wide: Callable[[Tensor], Any], _: Any, tensor: Tensor, output: Tensor
+) -> Any:
+    return (
+        wide(tensor) if tensor.dtype.itemsize == 2 else _tabulate_function(function, tensor, output, ("int8", "uint8"))
+    )
 
 
 def _tabulate_hard_swish(_: Any, tensor: Tensor, output: Tensor) -> Any:
@@ -197,20 +201,20 @@ def _tabulate_hard_swish(_: Any, tensor: Tensor, output: Tensor) -> Any:
 
 
 _TABLES: dict[str, Callable[[Any, Tensor, Tensor], Any]] = {
-    "ELU": lambda _, x, y: _tabulate(_elu, x, y, ("int8",)),
-    "EXP": lambda _, x, y: _tabulate(_exponential, x, y),
+    "ELU": lambda _, x, y: _tabulate_function(_elu, x, y, ("int8",)),
+    "EXP": lambda _, x, y: _tabulate_function(_exponential, x, y),
     "GELU": _tabulate_gelu,
     "HARD_SWISH": _tabulate_hard_swish,
     "LOG": _tabulate_log,
-    "LOGISTIC": functools.partial(_squash, _sigmoid, _tabulate_wide_sigmoid),
+    "LOGISTIC": functools.partial(_tabulate_squashing, _sigmoid, _tabulate_wide_sigmoid),
     "SQRT": _tabulate_root,
-    "TANH": functools.partial(_squash, _hyperbolic_tangent, _tabulate_wide_tanh),
+    "TANH": functools.partial(_tabulate_squashing, _hyperbolic_tangent, _tabulate_wide_tanh),
 }
 """Functions that make the table of an operator from its options, its input and its output."""
 
 
-def _apply(tabulate: Any, options: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) -> Value:
+def _apply_table(tabulate: Any, options: Any, tensors: Sequence[Tensor], output: Tensor, x: Value) -> Value:
     return _look_up(tabulate(options, tensors[0], output), x, tensors[0])
 
 
-OPS.update({name: functools.partial(_apply, tabulate) for name, tabulate in _TABLES.items()})
+OPS.update({name: functools.partial(_apply_table, tabulate) for name, tabulate in _TABLES.items()})

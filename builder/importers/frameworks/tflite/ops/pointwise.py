@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from builder.importers.frameworks.array_functions import divide, scale_negative
+from builder.importers.frameworks.array_functions import divide_values, scale_negative
 from builder.importers.frameworks.graph_values import Value
 from builder.importers.frameworks.operator_table import OperatorTable
 from builder.importers.frameworks.tflite.fused_activation import activate
@@ -29,7 +29,7 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 """An output has the type that the file says, so a cast leaves its input as it is."""
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "ADD": jnp.add, "ATAN2": jnp.arctan2, "BITWISE_XOR": jnp.bitwise_xor, "DIV": divide, "EQUAL": jnp.equal,
+    "ADD": jnp.add, "ATAN2": jnp.arctan2, "BITWISE_XOR": jnp.bitwise_xor, "DIV": divide_values, "EQUAL": jnp.equal,
     "FLOOR_DIV": jnp.floor_divide, "FLOOR_MOD": jnp.mod, "GREATER": jnp.greater, "GREATER_EQUAL": jnp.greater_equal,
     "LESS": jnp.less, "LESS_EQUAL": jnp.less_equal, "LOGICAL_AND": jnp.logical_and, "LOGICAL_OR": jnp.logical_or,
     "MAXIMUM": jnp.maximum, "MINIMUM": jnp.minimum, "MUL": jnp.multiply, "NOT_EQUAL": jnp.not_equal, "POW": jnp.power,

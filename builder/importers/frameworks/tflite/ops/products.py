@@ -31,7 +31,7 @@ def _read_sides(options: Any, name: str, rank: int) -> tuple[int, ...]:
     return tuple(getattr(options, name.format(side)) for side in "DHW"[3 - rank :])
 
 
-def _slide(options: Any, x: Value, kernel: Value) -> Value:
+def _convolve_spatial(options: Any, x: Value, kernel: Value) -> Value:
     """Return the convolution of ``x`` [n, *spatial, c] with ``kernel`` [*spatial, c / groups, o]."""
     rank = np.ndim(x) - 2
     return lax.conv_general_dilated(
@@ -44,13 +44,13 @@ def _slide(options: Any, x: Value, kernel: Value) -> Value:
 
 def convolve(options: Any, x: Value, kernel: Value) -> Value:
     """Return the convolution of ``x`` [n, h, w, c] with ``kernel`` [o, h, w, c / groups]."""
-    return _slide(options, x, jnp.transpose(kernel, (1, 2, 3, 0)))
+    return _convolve_spatial(options, x, jnp.transpose(kernel, (1, 2, 3, 0)))
 
 
 def convolve_depthwise(options: Any, x: Value, kernel: Value) -> Value:
     """Return the convolution of each channel of ``x`` [n, h, w, c] with its part of ``kernel`` [1, h, w, c × m]."""
     _, rows, columns, outputs = np.shape(kernel)
-    return _slide(options, x, jnp.reshape(kernel, (rows, columns, 1, outputs)))
+    return _convolve_spatial(options, x, jnp.reshape(kernel, (rows, columns, 1, outputs)))
 
 
 def flatten_rows(options: Any, x: Value, kernel: Value) -> Value:
@@ -65,7 +65,7 @@ def multiply_rows(options: Any, x: Value, kernel: Value) -> Value:
     return jnp.matmul(flatten_rows(options, x, kernel), jnp.transpose(kernel))
 
 
-def _unslide(options: Any, shape: Value, kernel: Value, x: Value) -> Value:
+def _transpose_spatial(options: Any, shape: Value, kernel: Value, x: Value) -> Value:
     """Return the image of ``shape`` whose convolution ``x`` could be; ``kernel``: [*spatial, c, o]."""
     rank, pads = np.ndim(x) - 2, []
     strides = _read_sides(options, "stride{}", rank)
@@ -83,15 +83,15 @@ def _unslide(options: Any, shape: Value, kernel: Value, x: Value) -> Value:
 
 def transpose_convolution(options: Any, shape: Value, kernel: Value, x: Value) -> Value:
     """Return the image of ``shape`` whose convolution ``x`` could be; ``kernel``: [o, h, w, c]."""
-    return _unslide(options, shape, jnp.transpose(kernel, (1, 2, 3, 0)), x)
+    return _transpose_spatial(options, shape, jnp.transpose(kernel, (1, 2, 3, 0)), x)
 
 
 def _transpose_volumes(options: Any, shape: Value, kernel: Value, x: Value) -> Value:
-    return _unslide(options, shape, jnp.swapaxes(kernel, 3, 4), x)
+    return _transpose_spatial(options, shape, jnp.swapaxes(kernel, 3, 4), x)
 
 
 _LAYERS: dict[str, tuple[int, Callable[..., Value]]] = {
-    "CONV_2D": (2, convolve), "CONV_3D": (2, _slide), "DEPTHWISE_CONV_2D": (2, convolve_depthwise),
+    "CONV_2D": (2, convolve), "CONV_3D": (2, _convolve_spatial), "DEPTHWISE_CONV_2D": (2, convolve_depthwise),
     "FULLY_CONNECTED": (2, multiply_rows), "TRANSPOSE_CONV": (3, transpose_convolution),
     "CONV_3D_TRANSPOSE": (3, _transpose_volumes),
 }  # fmt: skip

@@ -37,7 +37,7 @@ EXTENSIONS = ", ".join(_EXTENSIONS)
 CODE: Mapping[Format, tuple[str, str]] = {"h5": (".h5", "ask its author for a .keras file"), "pytorch": (".pt2", "")}
 """Formats whose files may run code when they are loaded: their extensions, and the advice without trust."""
 
-FRAMEWORK_FORMATS: tuple[Format, ...] = ("jax", "pytorch", "onnx", "tflite")
+FRAMEWORK_FORMATS: tuple[Format, ...] = ("jax", "pytorch", "onnx", "tflite", "xgboost", "lightgbm", "sklearn")
 """Formats that TensorFlow does not read; each becomes a StableHLO program in an environment of its own."""
 
 KERAS: tuple[Format, ...] = ("keras", "h5")

@@ -23,7 +23,9 @@ from builder.config.value_types import (
     StringKind,
 )
 
-Format = Literal["keras", "h5", "saved_model", "graph_def", "jax", "pytorch", "onnx", "tflite"]
+Format = Literal[
+    "keras", "h5", "saved_model", "graph_def", "jax", "pytorch", "onnx", "tflite", "xgboost", "lightgbm", "sklearn"
+]  # fmt: skip
 ColorMode = Literal["rgb", "grey"]
 Layout = Literal["channels_last", "channels_first"]
 ChannelOrder = Literal["rgb", "bgr"]

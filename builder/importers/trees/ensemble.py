@@ -1,0 +1,86 @@
+"""An ensemble of decision trees, whatever file it comes from.
+
+A node sends a row to its left child if ``x[feature] <= threshold``, or, of a category, if that is in ``categories``.
+XGBoost's ``x < threshold`` is the same as ``x <= the float32 before threshold``, for every float32 ``x``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.base.errors import ImportModelError
+
+Missing = Literal["none", "nan", "zero"]
+"""The values of a feature that are missing at a node: NaN; NaN and what LightGBM takes for zero; or none, where NaN
+counts as zero."""
+
+Transform = Literal["identity", "sigmoid", "softmax", "exp", "one_against_all", "log1p_exp"]
+"""The function that makes answers of an ensemble's sums."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """A binary tree. A child that is negative is leaf ``~child``; a tree without nodes is one leaf.
+
+    ``features``, ``lefts``, ``rights``: int32 [nodes]. ``thresholds``: float32 [nodes]. ``missing_left``: bool [nodes].
+    ``categories``: of the nodes that compare categories, those that go left. ``leaves``: float64 [leaves].
+    """
+
+    features: NDArray[np.int32]
+    thresholds: NDArray[np.float32]
+    lefts: NDArray[np.int32]
+    rights: NDArray[np.int32]
+    missing_left: NDArray[np.bool_]
+    missing: tuple[Missing, ...]
+    leaves: NDArray[np.float64]
+    categories: dict[int, frozenset[int]]
+
+    def __post_init__(self) -> None:
+        """Raise ImportModelError unless every node and leaf but the root is the child of one node."""
+        nodes, leaves = len(self.features), len(self.leaves)
+        children = np.concatenate([self.lefts, self.rights])
+        seen = np.bincount(np.where(children < 0, nodes + ~children, children), minlength=nodes + leaves)
+        single = nodes + 1 == leaves == len(seen) - nodes and seen[0] == 0 and (seen[1:] == 1).all()
+        if not single or not self._reaches_all():
+            raise ImportModelError("A tree of the ensemble is not one: a node has no parent, or several.")
+
+    def _reaches_all(self) -> bool:
+        reached, waiting = 0, [0] if len(self.features) else [-1]
+        while waiting and reached <= len(self.features) + len(self.leaves):
+            node = waiting.pop()
+            reached += 1
+            if node >= 0:
+                waiting += [int(self.lefts[node]), int(self.rights[node])]
+        return reached == len(self.features) + len(self.leaves)
+
+
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """Trees whose leaves are added up, in their order, in ``dtype``.
+
+    ``groups``: for each tree, the output that it adds to. ``bases``: what each output's sum begins with, or ends with
+    if ``base_last``. ``divisor``: the sum is divided by it. ``slope``: of ``sigmoid``, the factor of the sum.
+    """
+
+    trees: tuple[Tree, ...]
+    groups: tuple[int, ...]
+    features: tuple[str, ...]
+    bases: tuple[float, ...]
+    dtype: Literal["float32", "float64"]
+    transform: Transform
+    base_last: bool = False
+    divisor: int = 1
+    slope: float = 1.0
+
+
+def round_down(thresholds: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return the largest float32 that is not above each threshold: no float32 lies between the two."""
+    exact = np.asarray(thresholds, np.float64)
+    with np.errstate(over="ignore"):
+        rounded = exact.astype(np.float32)
+    return np.where(rounded.astype(np.float64) > exact, np.nextafter(rounded, np.float32(-np.inf)), rounded)

@@ -1,0 +1,97 @@
+"""XGBoost's models in JSON and UBJSON: https://xgboost.readthedocs.io/en/stable/tutorials/saving_model.html."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from builder.base.errors import ImportModelError
+from builder.importers.trees.ensemble import Ensemble, Missing, Transform, Tree
+from builder.importers.trees.ubjson import read_ubjson
+
+_TRANSFORMS: dict[str, Transform] = {
+    "reg:squarederror": "identity", "reg:absoluteerror": "identity", "reg:pseudohubererror": "identity",
+    "reg:squaredlogerror": "identity", "reg:quantileerror": "identity", "binary:logitraw": "identity",
+    "rank:pairwise": "identity", "rank:ndcg": "identity", "rank:map": "identity", "multi:softprob": "softmax",
+    "multi:softmax": "softmax", "binary:logistic": "sigmoid", "reg:logistic": "sigmoid", "count:poisson": "exp",
+    "reg:gamma": "exp", "reg:tweedie": "exp",
+}  # fmt: skip
+_NAN: Missing = "nan"
+
+
+def read_xgboost(data: bytes) -> Ensemble:
+    """Return the ensemble of a file. Raises ImportModelError."""
+    try:
+        learner = (json.loads(data) if data.lstrip()[:2] in (b'{"', b"{\n") else read_ubjson(data))["learner"]
+        return _read_learner(learner)
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
+        raise ImportModelError(f"This is not a model of XGBoost's that can be read ({error}).") from error
+
+
+def _read_learner(learner: Mapping[str, Any]) -> Ensemble:
+    booster, objective = learner["gradient_booster"], str(learner["objective"]["name"])
+    if booster["name"] not in ("gbtree", "dart"):
+        raise ImportModelError(f"XGBoost's booster {booster['name']!r} has no trees: only gbtree and dart are read.")
+    if objective not in _TRANSFORMS:
+        raise ImportModelError(f"XGBoost's objective {objective!r} is not read. These are: {', '.join(_TRANSFORMS)}.")
+    model = booster["gbtree"]["model"] if booster["name"] == "dart" else booster["model"]
+    weights = booster.get("weight_drop") or [1.0] * len(model["trees"])
+    parameters = learner["learner_model_param"]
+    count = max(int(parameters["num_class"]), int(parameters.get("num_target", 1)), 1)
+    return Ensemble(
+        tuple(_read_tree(tree, np.float32(weight)) for tree, weight in zip(model["trees"], weights, strict=True)),
+        tuple(map(int, model["tree_info"])),
+        _name_features(learner, int(parameters["num_feature"])),
+        _read_bases(parameters["base_score"], count, _TRANSFORMS[objective]),
+        "float32",
+        _TRANSFORMS[objective],
+    )
+
+
+def _name_features(learner: Mapping[str, Any], count: int) -> tuple[str, ...]:
+    return tuple(map(str, learner.get("feature_names") or [f"f{i}" for i in range(count)]))
+
+
+def _read_bases(text: str, count: int, transform: Transform) -> tuple[float, ...]:
+    """Return what the sums begin with, of answers as the file has them: one number, or since XGBoost 3.1 a list."""
+    scores = np.atleast_1d(np.array(json.loads(text), np.float32))
+    if transform == "sigmoid":
+        scores = -np.log(np.float32(1) / scores - np.float32(1))
+    elif transform == "exp":
+        scores = np.log(scores)
+    return tuple(np.broadcast_to(scores, count).astype(float).tolist())
+
+
+def _read_tree(tree: Mapping[str, Any], weight: np.float32) -> Tree:
+    if int(tree["tree_param"].get("size_leaf_vector", 1)) > 1:
+        raise ImportModelError("Leaves that are vectors are not read: train with multi_strategy=one_output_per_tree.")
+    lefts, rights = (np.asarray(tree[name], np.int64) for name in ("left_children", "right_children"))
+    conditions = np.asarray(tree["split_conditions"], np.float32)
+    is_leaf = lefts < 0
+    numbers = np.where(is_leaf, ~(np.cumsum(is_leaf) - 1), np.cumsum(~is_leaf) - 1)
+    inner = np.flatnonzero(~is_leaf)
+    right_sets = _read_categories(tree)
+    swapped = np.array([node in right_sets for node in inner], bool)
+    first, second = numbers[lefts[inner]], numbers[rights[inner]]
+    default_left = np.asarray(tree["default_left"])[inner].astype(bool)
+    return Tree(
+        np.asarray(tree["split_indices"])[inner].astype(np.int32),
+        np.nextafter(conditions[inner], np.float32(-np.inf)),
+        np.where(swapped, second, first).astype(np.int32),
+        np.where(swapped, first, second).astype(np.int32),
+        default_left ^ swapped,
+        tuple(_NAN for _ in inner),
+        (conditions[is_leaf] * weight).astype(np.float64),
+        {place: right_sets[node] for place, node in enumerate(inner.tolist()) if node in right_sets},
+    )
+
+
+def _read_categories(tree: Mapping[str, Any]) -> dict[int, frozenset[int]]:
+    """Return the categories that go right at the nodes that compare categories."""
+    names = ("categories_nodes", "categories_segments", "categories_sizes")
+    parts = zip(*(np.asarray(tree.get(name, [])).tolist() for name in names), strict=True)
+    categories = np.asarray(tree.get("categories", [])).tolist()
+    return {int(node): frozenset(map(int, categories[begin : begin + size])) for node, begin, size in parts}

@@ -1,0 +1,133 @@
+"""The kernel of tree ensembles against a walk through each tree, row by row."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builder.base.project import RUNTIME
+from builder.importers.trees.ensemble import Ensemble, Missing, Tree
+from builder.importers.trees.ranks import pack_columns, rank_trees
+from tests.support import needs
+from tests.support.layers import examples
+
+FEATURES = 4
+NUMBERS = [0.0, -0.0, 1.0, 1e-35, -1e-36, 2e-35, 3.5, -7.25, 1e30, np.inf, -np.inf]
+
+
+class KernelTrees(ctypes.Structure):
+    """``cf_trees``."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("rows", "features", "columns", "trees", "outputs")),
+        *((name, ctypes.c_int32) for name in ("most_slots", "doubles")),
+        *((name, ctypes.c_void_p) for name in ("column", "thresholds", "node", "counts", "groups", "leaves", "bases")),
+    )
+
+
+@pytest.fixture(scope="module", params=["-march=x86-64-v2", "-march=x86-64-v3", "-march=x86-64-v4"])
+def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    needs.gcc()
+    if "v4" in request.param and "avx512bw" not in Path("/proc/cpuinfo").read_text():
+        pytest.skip("the processor has no AVX-512")
+    path = tmp_path_factory.mktemp("trees") / "trees.so"
+    options = ["-std=c11", "-O2", request.param, "-Wall", "-Wextra", "-Wno-psabi", "-Werror", "-shared", "-fPIC"]
+    command = ["gcc", *options, f"-I{RUNTIME}", "-o", path, RUNTIME / "trees" / "trees.c"]
+    subprocess.run(command, check=True)
+    return ctypes.CDLL(str(path))
+
+
+def run(library: Any, ensemble: Ensemble, x: Any) -> Any:
+    trees, sums = rank_trees(ensemble), np.zeros((len(x), len(ensemble.bases)))
+    columns, thresholds = pack_columns(trees)
+    most = 2 * int(trees.counts.max(initial=0)) + 1
+    arrays = [columns, thresholds, trees.nodes, trees.counts, np.array(ensemble.groups, np.int32), trees.leaves,
+              np.array(ensemble.bases)]  # fmt: skip
+    memory = np.zeros((len(columns) + most + 1) * 128, np.uint8)
+    aligned = (memory.ctypes.data + 127) // 128 * 128
+    call = KernelTrees(
+        len(x), FEATURES, len(columns), len(ensemble.trees), len(ensemble.bases), most, ensemble.dtype == "float64",
+        *(array.ctypes.data for array in arrays),
+    )  # fmt: skip
+    pointers = (ctypes.c_void_p(address) for address in (x.ctypes.data, sums.ctypes.data, aligned))
+    library.cf_run_trees(ctypes.byref(call), *pointers)
+    return sums
+
+
+def find_leaf(tree: Tree, row: Any) -> int:
+    node = 0 if len(tree.features) else -1
+    while node >= 0:
+        value, missing = float(row[tree.features[node]]), tree.missing[node]
+        absent = np.isnan(value) or (missing == "zero" and abs(np.float32(value)) <= np.float32(1e-35))
+        if missing != "none" and absent:
+            left = bool(tree.missing_left[node])
+        else:
+            value = 0.0 if np.isnan(value) else value
+            chosen = tree.categories.get(node)
+            left = value <= tree.thresholds[node] if chosen is None else value > -1 and int(min(value, 1e9)) in chosen
+        node = int((tree.lefts if left else tree.rights)[node])
+    return ~node
+
+
+@st.composite
+def draw_trees(draw: st.DrawFn) -> Tree:
+    leaves = draw(st.integers(1, 40))
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    lefts, rights = np.full(leaves - 1, -1, np.int32), np.full(leaves - 1, -2, np.int32)
+    for node in range(1, leaves - 1):  # Each node takes the place of a leaf, which becomes its left child.
+        leaf = ~int(random.integers(0, node + 1))
+        for side in (lefts[:node], rights[:node]):
+            side[side == leaf] = node
+        lefts[node], rights[node] = leaf, ~(node + 1)
+    kinds: list[Missing] = ["none", "nan", "zero"]
+    sets = {node: frozenset(random.integers(0, 70, 9).tolist()) for node in range(leaves - 1) if random.random() < 0.2}
+    pool = np.array([*NUMBERS, *random.standard_normal(draw(st.sampled_from([1, 5, 400])))], np.float32)
+    return Tree(
+        random.integers(0, FEATURES, leaves - 1).astype(np.int32),
+        random.choice(pool, leaves - 1),
+        lefts,
+        rights,
+        random.random(leaves - 1) < 0.5,
+        tuple("nan" if node in sets else kinds[random.integers(0, 3)] for node in range(leaves - 1)),
+        random.standard_normal(leaves),
+        sets,
+    )
+
+
+@examples(150)
+@given(trees=st.lists(draw_trees(), min_size=1, max_size=30), dtype=st.sampled_from(["float32", "float64"]),
+       outputs=st.integers(1, 3), count=st.sampled_from([1, 2, 63, 64, 65, 130]))  # fmt: skip
+def test_any_ensemble(library: Any, trees: list[Tree], dtype: Any, outputs: int, count: int) -> None:
+    """Rows at every threshold and beside it, missing values and categories: the same sums to the last bit."""
+    groups, bases = tuple(i % outputs for i in range(len(trees))), (0.25, -1.0, 0.0)[:outputs]
+    ensemble = Ensemble(tuple(trees), groups, ("a", "b", "c", "d"), bases, dtype, "identity")
+    cuts = np.concatenate([np.float32(NUMBERS), *(tree.thresholds for tree in trees)])
+    values = [cuts, np.nextafter(cuts, np.float32(np.inf)), np.nextafter(cuts, np.float32(-np.inf)), [np.nan] * 9]
+    x = np.random.default_rng(count).choice(np.concatenate([*values, np.arange(-2, 70)]), (count, FEATURES))
+    x = x.astype(np.float32)
+    expected = np.tile(np.array(bases, dtype), (count, 1))
+    for tree, group in zip(trees, groups, strict=True):
+        expected[:, group] += [tree.leaves[find_leaf(tree, row)].astype(dtype) for row in x]
+    np.testing.assert_array_equal(run(library, ensemble, x), expected)
+
+
+def test_many_thresholds_take_two_bytes_a_rank(library: Any) -> None:
+    random, count = np.random.default_rng(0), 900
+    chain = np.arange(count, dtype=np.int32)
+    lefts, rights = ~chain, np.append(chain[1:], ~np.int32(count))
+    cuts = np.sort(random.standard_normal(count).astype(np.float32))
+    zeros = np.zeros(count, np.int32)
+    missing: tuple[Missing, ...] = ("nan",) * count
+    tree = Tree(zeros, cuts, lefts, rights, zeros > 0, missing, np.arange(count + 1.0), {})
+    ensemble = Ensemble((tree,), (0,), ("a", "b", "c", "d"), (0.0,), "float64", "identity")
+    assert rank_trees(ensemble).rank_bytes == 2
+    x = random.choice(np.append(cuts, np.float32([np.nan, 9, -9])), (500, FEATURES)).astype(np.float32)
+    expected = np.where(np.isnan(x[:, 0]), count, np.searchsorted(cuts, x[:, 0]))
+    np.testing.assert_array_equal(run(library, ensemble, x)[:, 0], expected)

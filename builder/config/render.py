@@ -13,7 +13,7 @@ from builder.base.escape import escape_invisible, toml_string
 from builder.config.canonical import make_relative
 from builder.config.keys import Key
 from builder.config.model_spec import ModelSpec
-from builder.config.rules import guess_format, is_saved_model
+from builder.config.rules import guess_format, guess_model_format, is_saved_model
 from builder.config.schema import SECTIONS, WITH_MODEL
 
 _WIDTH = 100
@@ -67,7 +67,8 @@ def _collect_entries(spec: ModelSpec, kind: str) -> list[dict[str, Any]]:
 def _collect_model_values(spec: ModelSpec) -> dict[str, Any]:
     source = spec.source
     where = source.address.text if source.address else source.path
-    guessed: str | None = guess_format(source.file or (source.address.path if source.address else f"{where or ''}"))
+    named = source.file or (source.address.path if source.address else f"{where or ''}")
+    guessed: str | None = guess_format(named) if source.archived else guess_model_format(named)
     if source.address and source.format == "saved_model":
         guessed = "saved_model"
     if source.weights:

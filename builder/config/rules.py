@@ -29,9 +29,13 @@ _EXTENSIONS: dict[str, Format] = {
     ".pt2": "pytorch",
     ".onnx": "onnx",
     ".tflite": "tflite",
+    ".ubj": "xgboost",
 }
 
-EXTENSIONS = ", ".join(_EXTENSIONS)
+_GENERAL_EXTENSIONS: dict[str, Format] = {".json": "xgboost", ".txt": "lightgbm"}
+"""The formats of models whose extensions any other file may have."""
+
+EXTENSIONS = ", ".join([*_EXTENSIONS, *_GENERAL_EXTENSIONS])
 """The extensions of models that are files, for messages."""
 
 CODE: Mapping[Format, tuple[str, str]] = {"h5": (".h5", "ask its author for a .keras file"), "pytorch": (".pt2", "")}
@@ -50,6 +54,11 @@ SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
 def guess_format(name: str) -> Format | None:
     """Return the format that a file's extension tells, if it does."""
     return _EXTENSIONS.get(Path(name).suffix.lower())
+
+
+def guess_model_format(name: str) -> Format | None:
+    """Return the format that the extension of a file tells which is known to be a model, if it does."""
+    return guess_format(name) or _GENERAL_EXTENSIONS.get(Path(name).suffix.lower())
 
 
 def is_saved_model(path: Path) -> bool:
@@ -75,10 +84,10 @@ def find_source_format(model: SpecTable, folder: Path) -> Format | None:
         return None
     if "source" in model.values and is_saved_model(path):
         return "saved_model"
-    if guessed := guess_format(name):
-        return guessed
     if path.suffix.lower() == ".json" and "weights" in model.present:
         return "h5"
+    if guessed := guess_model_format(name):
+        return guessed
     key = "source" if "source" in model.values else "file"
     state = "" if key == "file" or path.exists() else " (and there is no such file or folder)"
     says = model.section.keys["format"].kind.says
@@ -104,7 +113,7 @@ def _guess_remote_format(model: SpecTable, source: str) -> Format | None:
         return None
     if file is not None or address.is_archive:
         return guess_format(file or "") or "saved_model"
-    if guessed := guess_format(address.path):
+    if guessed := guess_model_format(address.path):
         return guessed
     says = model.section.keys["format"].kind.says
     model.note_mistake("source", f'"{address.shown}" does not tell its format; add format: {says}')

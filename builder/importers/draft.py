@@ -23,7 +23,7 @@ from builder.config import (
 )
 from builder.config.address import Address
 from builder.config.checkpoints import explain_if_weights
-from builder.config.rules import CODE, EXTENSIONS, guess_format, is_saved_model
+from builder.config.rules import CODE, EXTENSIONS, guess_format, guess_model_format, is_saved_model
 from builder.importers.draft_image import draft_image
 from builder.importers.ports import ASSUMED_DIM, ModelPorts, PortInfo
 
@@ -33,6 +33,8 @@ TOP_K = 5
 _FLOATS = {"float16", "bfloat16", "float32", "float64"}
 _PLACES = re.compile("box|landmark|keypoint|coord")
 _WHOLE = {"bool", "int32", "int64"}
+_HEAD = 4096
+"""The bytes at the beginning of a JSON file that tell a Keras architecture from a model of XGBoost."""
 _IDS = {"int32", "int64", "float32"}
 
 
@@ -83,7 +85,7 @@ def draft_spec(
             f"{model_path.name}: a {kind} file may run code when it is loaded. If you trust where this one comes from, "
             f"add --trust{instead and f'; else {instead}'}."
         )
-    weights = _weights_beside(model_path) if model_path.suffix == ".json" else None
+    weights = _weights_beside(model_path) if form == "h5" and model_path.suffix == ".json" else None
     source = replace(origin or Source(form, model_path, weights=weights), trust=trust)
     if not name:
         name = _name_remote(origin.address) if origin and origin.address else name_of(model_path)
@@ -137,10 +139,10 @@ def _detect_format(path: Path) -> Format:
         raise ImportModelError(f"{path} is a folder without saved_model.pb; name a model or a SavedModel's folder.")
     if path.name in ("saved_model.pb", "saved_model.pbtxt"):
         raise ImportModelError(f"{path} is a part of a SavedModel; name its folder, {path.parent}.")
-    if form := guess_format(path.name):
-        return form
-    if path.suffix == ".json":
+    if path.suffix == ".json" and b'"class_name"' in path.read_bytes()[:_HEAD]:  # Keras' own, of any layer.
         return "h5"
+    if form := guess_model_format(path.name):
+        return form
     raise ImportModelError(f"{path.name}: not a known kind of model; use a SavedModel's folder or one of {EXTENSIONS}.")
 
 

@@ -118,7 +118,8 @@ def write_frozen(
         folder, tuple(feeds), ports, dict(sorted(variables.items())), states, strings, examples=examples
     )
     folder.mkdir(parents=True, exist_ok=True)
-    if (rewritten := _rewrite_graph(pruned, port_tensors)) is not None:
+    compiled = raw.replace_program(pruned) if raw.replace_program else None
+    if (rewritten := _rewrite_graph(compiled or pruned, port_tensors) or compiled) is not None:
         frozen.original_path.write_bytes(pruned.SerializeToString(deterministic=True))
         pruned = _prune_graph(rewritten, ports, feeds)
     frozen.graph_path.write_bytes(pruned.SerializeToString(deterministic=True))

@@ -41,6 +41,8 @@ class RawGraph:
     """Scale and zero point of fetches whose integers stand for numbers."""
     symbols: Mapping[str, int] = field(default_factory=dict)
     """``StableHloProgram.symbols``."""
+    replace_program: Callable[[Any], Any] | None = None
+    """A function that returns the frozen graph with the program for the compiler, if that is another one."""
 
 
 @dataclass(frozen=True)

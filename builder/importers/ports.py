@@ -75,6 +75,8 @@ class PortInfo:
     """The names of its open dimensions, "" for those without one, or for a size."""
     quantised: tuple[float, int] | None = None
     """Scale and zero point of integers that stand for the numbers ``(value - zero) * scale``."""
+    columns: tuple[str, ...] = ()
+    """The names of the columns of an input [batch, columns] that is a table."""
 
     def describe_shape(self) -> str:
         """Format the shape for a message."""

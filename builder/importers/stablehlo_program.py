@@ -6,11 +6,13 @@ A state is a variable, which the graph reads before the program runs and writes 
 
 from __future__ import annotations
 
+import functools
 import json
 import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,14 +20,28 @@ from builder.base.arrays import Array, save_arrays
 from builder.base.errors import ImportModelError
 from builder.base.tf import import_tensorflow, tf
 from builder.config.tensor import IndexRange
+from builder.importers.graph import MODEL_SCOPE
 from builder.importers.loaded import LoadedModel, RawGraph, Shape
 from builder.importers.ports import ModelPorts, PortInfo
+from builder.importers.rewrite import copy_message
 from builder.importers.variables_state import Variable
 
 NODE = "program"
 """The graph's node with the program."""
 
 _MODULE, _WEIGHTS, _STATES, _PORTS = "program.mlir", "weights.npz", "states.npz", "ports.json"
+_RUNTIME_MODULE, _RUNTIME_WEIGHTS = "runtime.mlir", "runtime.npz"
+
+
+@dataclass(frozen=True)
+class RuntimeProgram:
+    """A StableHLO program as StableHloProgram has it, in which custom calls are steps of coldforge's runtime.
+
+    TensorFlow cannot run it: it is for the compiler alone.
+    """
+
+    module: bytes
+    weights: Mapping[str, Array]
 
 
 @dataclass(frozen=True)
@@ -36,6 +52,7 @@ class StableHloProgram:
     calling convention of ``XlaCallModule``. ``ports``: the model's ports, with open dimensions. ``feeds`` and
     ``fetches``: the program's inputs and outputs in the same order, all shapes static.
     ``symbols``: of a feed that the program encodes as one-hot, how many numbers from 0 on it has codes for.
+    ``runtime``: the program for the compiler, if it is another one.
     """
 
     module: bytes
@@ -46,12 +63,16 @@ class StableHloProgram:
     fetches: tuple[PortInfo, ...]
     symbols: Mapping[str, int] = field(default_factory=dict)
     states: Mapping[str, Array] = field(default_factory=dict)
+    runtime: RuntimeProgram | None = None
 
     def save(self, folder: Path) -> None:
         """Write the program to ``folder``, from which ``load`` reads it."""
         (folder / _MODULE).write_bytes(self.module)
         save_arrays(folder / _WEIGHTS, self.weights)
         save_arrays(folder / _STATES, self.states)
+        if self.runtime:
+            (folder / _RUNTIME_MODULE).write_bytes(self.runtime.module)
+            save_arrays(folder / _RUNTIME_WEIGHTS, self.runtime.weights)
         static = asdict(ModelPorts(self.feeds, self.fetches))
         says = {"version": self.version, "ports": asdict(self.ports), "static": static, "symbols": self.symbols}
         (folder / _PORTS).write_text(json.dumps(says))
@@ -66,7 +87,12 @@ class StableHloProgram:
             ports, version = ModelPorts.from_json(says["ports"]), int(says["version"])
             symbols = {str(name): int(count) for name, count in says.get("symbols", {}).items()}
             module = (folder / _MODULE).read_bytes()
-            return cls(module, version, weights, ports, static.feeds, static.fetches, symbols, states)
+            runtime = None
+            if (folder / _RUNTIME_MODULE).exists():
+                runtime = RuntimeProgram(
+                    (folder / _RUNTIME_MODULE).read_bytes(), _load_arrays(folder / _RUNTIME_WEIGHTS)
+                )
+            return cls(module, version, weights, ports, static.feeds, static.fetches, symbols, states, runtime)
         except (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
             raise ImportModelError("The process that read the model left no program that can be read.") from error
 
@@ -118,4 +144,23 @@ def _freeze_program(program: StableHloProgram, shapes: Mapping[str, Shape]) -> R
         },
         symbols=program.symbols,
         quantised={port.name: port.quantised for port in program.ports.fetches if port.quantised},
+        replace_program=functools.partial(_replace_program, program) if program.runtime else None,
     )
+
+
+def _replace_program(program: StableHloProgram, graph_def: Any) -> Any:
+    """Return ``graph_def`` with the program for the compiler in the place of the one that TensorFlow runs."""
+    assert program.runtime
+    result = copy_message(graph_def)
+    (node,) = (node for node in result.node if node.name == MODEL_SCOPE + NODE)
+    inputs, types = node.input, node.attr["Tin"].list.type
+    kept = len(inputs) - len(program.weights)
+    del inputs[kept:], types[kept:]
+    for number, value in enumerate(program.runtime.weights.values()):
+        weight = result.node.add(name=f"{MODEL_SCOPE}runtime_weight_{number}", op="Const")
+        weight.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
+        weight.attr["dtype"].type = weight.attr["value"].tensor.dtype
+        inputs.append(weight.name)
+        types.append(weight.attr["dtype"].type)
+    node.attr["module"].s = program.runtime.module
+    return result

@@ -16,7 +16,7 @@ from builder.base.escape import escape_invisible
 from builder.base.files import replace_file
 from builder.config import ModelSpec, Source
 from builder.config.address import Address, parse_address
-from builder.config.rules import EXTENSIONS, guess_format, is_saved_model
+from builder.config.rules import EXTENSIONS, guess_format, guess_model_format, is_saved_model
 from builder.sources import archive, mlflow, pypi_package
 from builder.sources.archive import ITSELF, choose_model, safe_parts
 from builder.sources.fetch_model import (
@@ -207,7 +207,8 @@ def _make_source(address: Address, store: Store) -> Source:
     elif address.is_archive:
         _, member = fetch_archived_model(source, store)
         file = member if guess_format(member) else None
-    form = guess_format(file or address.path) or ("saved_model" if file or address.is_archive else None)
+    form = guess_format(file) if file else guess_model_format(address.path)
+    form = form or ("saved_model" if file or address.is_archive else None)
     if form is None:
         raise UsageError(
             f"{address.shown} does not tell its format: its name has to end in {EXTENSIONS}, .tar.gz or .zip. "

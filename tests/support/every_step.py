@@ -24,6 +24,7 @@ from builder.compiler.lower.steps.nms_step import CombinedNmsStep, NmsStep
 from builder.compiler.lower.steps.quantisation import STATE_ROUNDING, Quantisation, RoundedImage
 from builder.compiler.lower.steps.recurrent_step import RecurrentStep
 from builder.compiler.lower.steps.sort_step import SortStep, TopKStep
+from builder.compiler.lower.steps.trees_step import TreesStep
 from builder.config import ModelSpec, OutputSpec, Source
 from builder.config.tensor import TensorSpec
 
@@ -58,6 +59,10 @@ COMBINED_NMS = CombinedNmsStep(
     "nms.9", arena(0, 32), Buffer("weights", 0, 16), arena(64, 48), arena(128, 12), arena(192, 12), arena(320, 4),
     batch=1, count=2, box_classes=1, classes=2, per_class=2, size=3, overlap=0.3, score=0.1, clip=True,
     scratch=arena(384, 128),
+)  # fmt: skip
+TREES = TreesStep(
+    "trees.10", arena(0, 24), *(Buffer("weights", 64 * i, 64) for i in range(7)), arena(64, 16),
+    rows=2, features=3, columns=2, trees=1, outputs=1, most_slots=3, doubles=True, scratch=arena(128, 768),
 )  # fmt: skip
 GATHER = GatherStep(
     "gather.10", arena(0, 16), Buffer("weights", 64, 6), arena(64, 8), rows=3, width=2, count=4, index="int32",
@@ -150,6 +155,7 @@ EVERY_STEP = Program(
         FFT,
         NMS,
         COMBINED_NMS,
+        TREES,
         GATHER,
         RNG,
         CallStep("call.9", (KERNEL,)),

@@ -27,6 +27,7 @@ SUFFIXES: dict[str, Format] = {
     ".pt2": "pytorch",
     ".onnx": "onnx",
     ".tflite": "tflite",
+    ".ubj": "xgboost",
 }
 
 

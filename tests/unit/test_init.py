@@ -329,7 +329,7 @@ def test_a_h5_file_needs_trust(tmp_path: Path) -> None:
 
 def test_an_architecture_is_drafted_with_the_weights_beside_it(tmp_path: Path) -> None:
     path, describe = tmp_path / "m.json", ports([PortInfo("x", "float32", (None, 2))], [CLASSES])
-    path.touch()
+    path.write_text('{"class_name": "Sequential"}')
     with pytest.raises(ImportModelError, match="beside it there is no"):
         draft_spec(path, describe, trust=True)
     for name in ("a.h5", "b.weights.h5"):

@@ -20,7 +20,7 @@ from tests.support.every_step import EVERY_STEP, FUSED_STEPS, KERNEL, arena
 RUNTIME = Path(__file__).resolve().parents[2] / "builder" / "runtime"
 HEADERS = "\n".join(
     re.sub(r"/\*.*?\*/", "", (RUNTIME / name).read_text(encoding="utf-8"), flags=re.DOTALL)
-    for name in ("ops/kernels.h", "abi/program.h", "fused/fused.h")
+    for name in ("ops/kernels.h", "abi/program.h", "fused/fused.h", "trees/trees.h")
 )
 ALL = walk_steps((*EVERY_STEP.steps, *FUSED_STEPS))
 

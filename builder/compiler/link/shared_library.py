@@ -18,8 +18,9 @@ from builder.compiler.xla.tfcompile import CompiledGraph
 from builder.config import ModelSpec
 from builder.sources.miniaudio import unpack_miniaudio
 
-KERNEL_SOURCES = tuple(
-    f"ops/{name}.c" for name in ("convolution", "dot", "copy", "broadcast", "gather", "sort", "topk", "fft", "nms")
+KERNEL_SOURCES = (
+    *(f"ops/{name}.c" for name in ("convolution", "dot", "copy", "broadcast", "gather", "sort", "topk", "fft", "nms")),
+    "trees/trees.c",
 )
 """Runtime files compiled for the model's CPU."""
 

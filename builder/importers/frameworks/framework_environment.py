@@ -56,13 +56,25 @@ FRAMEWORKS: Mapping[Format, Framework] = {
     "onnx": Framework(
         "ONNX",
         "exchange.txt",
-        "about 210 MB",
+        "about 250 MB",
         (_JOBS, "builder.importers.frameworks.onnx.onnx_model", "builder.importers.frameworks.jax_program"),
+    ),
+    "xgboost": Framework(
+        "XGBoost",
+        "exchange.txt",
+        "about 250 MB",
+        (_JOBS, "builder.importers.frameworks.tree_model", "builder.importers.frameworks.jax_program"),
+    ),
+    "lightgbm": Framework(
+        "LightGBM",
+        "exchange.txt",
+        "about 250 MB",
+        (_JOBS, "builder.importers.frameworks.tree_model", "builder.importers.frameworks.jax_program"),
     ),
     "tflite": Framework(
         "LiteRT",
         "exchange.txt",
-        "about 210 MB",
+        "about 250 MB",
         (_JOBS, "builder.importers.frameworks.tflite.tflite_model", "builder.importers.frameworks.jax_program"),
     ),
     "pytorch": Framework(

@@ -128,6 +128,10 @@ def _open_model(source: Source, path: Path) -> FrameworkModel:
         from builder.importers.frameworks.tflite.tflite_model import open_tflite
 
         return open_tflite(path, source.signature)
+    if source.format in ("xgboost", "lightgbm"):
+        from builder.importers.frameworks.tree_model import open_tree_model
+
+        return open_tree_model(path, source.format)
     if not source.trust:
         raise ImportModelError(
             f"{path.name} may run code when it is loaded. If you trust where it comes from, {HOW_TO_TRUST}."

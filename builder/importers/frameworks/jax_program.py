@@ -22,10 +22,11 @@ from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
 from builder.importers.frameworks.lapack import replace_lapack
 from builder.importers.frameworks.one_hot_inputs import count_symbols
+from builder.importers.frameworks.runtime_steps import call_decompositions, call_steps
 from builder.importers.loaded import Shape
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.stablehlo import STABLEHLO
-from builder.importers.stablehlo_program import StableHloProgram
+from builder.importers.stablehlo_program import RuntimeProgram, StableHloProgram
 
 SMALLEST = 16
 """The least number of elements of a weight; smaller constants are mostly thresholds and paddings."""
@@ -45,12 +46,12 @@ def make_program(
     feeds += [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in states.values()]
     try:
         exported = export.export(jax.jit(function, keep_unused=True), platforms=["cpu"])(*feeds)
-        with make_ir_context():
-            module = refine_polymorphic_shapes(exported.mlir_module(serialized=False))  # This also inlines all calls.
-        replace_lapack(module)
+        module = _refine_module(exported)
         symbols = count_symbols(_find_main(module), _read_constant)
+        runtime = _refine_module(exported) if call_decompositions(module) else None
         weights = hoist_weights(module)
         serialized = serialize_portable_artifact(module, STABLEHLO)
+        steps = _make_runtime_program(runtime) if runtime else None
     except Exception as error:
         raise ImportModelError(
             f"The model cannot be written as a program for {dict(shapes)}: {describe_error(error)}"
@@ -64,7 +65,22 @@ def make_program(
         _make_static(ports.fetches, exported.out_avals),
         {port.name: symbols[number] for number, port in enumerate(ports.feeds) if number in symbols},
         states,
+        steps,
     )
+
+
+def _refine_module(exported: Any) -> Any:
+    with make_ir_context():
+        module = refine_polymorphic_shapes(exported.mlir_module(serialized=False))  # This also inlines all calls.
+    replace_lapack(module)
+    return module
+
+
+def _make_runtime_program(module: Any) -> RuntimeProgram:
+    call_steps(module)
+    weights = hoist_weights(module)
+    serialized = serialize_portable_artifact(module, STABLEHLO)
+    return RuntimeProgram(serialized, {f"weight_{i}": value for i, value in enumerate(weights)})
 
 
 def _find_main(module: Any) -> Any:

@@ -11,7 +11,8 @@ from typing import Any
 
 NMS = "coldforge.nms"
 COMBINED_NMS = "coldforge.combined_nms"
-STEPS = (NMS, COMBINED_NMS)
+TREE_SUMS = "coldforge.tree_sums"
+STEPS = (NMS, COMBINED_NMS, TREE_SUMS)
 """Names of custom calls. ``builder/compiler/xla/tfcompile.py`` tells XLA of them, and the modules of
 ``builder/compiler/lower/steps`` make steps of them."""
 

@@ -73,6 +73,26 @@ def pack_columns(trees: RankedTrees) -> tuple[NDArray[np.int32], NDArray[np.floa
     return np.array(columns, np.int32).reshape(-1, 6), packed
 
 
+@dataclass(frozen=True, eq=False)
+class PackedTrees:
+    """INTERIM."""
+
+    arrays: tuple[NDArray[np.generic], ...]
+    config: dict[str, int]
+
+
+def pack_trees(ensemble: Ensemble) -> PackedTrees:
+    """INTERIM."""
+    ranked = rank_trees(ensemble)
+    columns, thresholds = pack_columns(ranked)
+    groups = np.array(ensemble.groups, np.int32)
+    slots = max((2 * int(count) + 1 for count in ranked.counts), default=1)
+    return PackedTrees(
+        (columns, thresholds, ranked.nodes, ranked.counts, groups, ranked.leaves, np.array(ensemble.bases)),
+        {"most_slots": slots, "doubles": int(ensemble.dtype == "float64"), "rank_bytes": ranked.rank_bytes},
+    )
+
+
 def rank_trees(ensemble: Ensemble) -> RankedTrees:
     """Return the trees over ranks. Raises ImportModelError if a tree or a column is too large."""
     cuts: dict[Column, set[float]] = {}

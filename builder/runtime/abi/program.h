@@ -6,6 +6,7 @@
 #include "ops/kernels.h"
 #include "abi/model.h"
 #include "platform/threads.h"
+#include "trees/trees.h"
 
 /* The frame XLA's CPU kernels take (xla/backends/cpu/runtime/kernel_c_api.h): sizes have 64 bits everywhere. */
 typedef struct {

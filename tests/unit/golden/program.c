@@ -177,6 +177,25 @@ static cf_status run_program(cf_context *context) {
         static const cf_combined_nms nms = {1, 2, 1, 2, 2, 3, 0x1.3333333333333p-2f, 0x1.999999999999ap-4f, 1};
         cf_run_combined_nms(&nms, (const float *)ARENA(0u), (const float *)WEIGHTS(0u), (float *)ARENA(64u), (float *)ARENA(128u), (float *)ARENA(192u), (int32_t *)ARENA(320u), ARENA(384u));
     }
+    { /* trees.10 */
+        const cf_trees trees = {
+            .rows = 2,
+            .features = 3,
+            .columns = 2,
+            .trees = 1,
+            .outputs = 1,
+            .most_slots = 3,
+            .doubles = 1,
+            .column = (void *)WEIGHTS(0u),
+            .thresholds = (void *)WEIGHTS(64u),
+            .node = (void *)WEIGHTS(128u),
+            .counts = (void *)WEIGHTS(192u),
+            .groups = (void *)WEIGHTS(256u),
+            .leaves = (void *)WEIGHTS(320u),
+            .bases = (void *)WEIGHTS(384u),
+        };
+        cf_run_trees(&trees, (const float *)ARENA(0u), (double *)ARENA(64u), ARENA(128u));
+    }
     { /* gather.10 */
         static const cf_gather gather = {CF_INT8, CF_S32, 0, 1, 4, 3, 2};
         cf_run_gather(&gather, ARENA(0u), WEIGHTS(64u), (const float *)WEIGHTS(0u), (float *)ARENA(64u));

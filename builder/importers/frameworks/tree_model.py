@@ -1,0 +1,67 @@
+"""Reads files of XGBoost and LightGBM: ports and a JAX function; the framework itself answers for the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from builder.base.arrays import Array
+from builder.config import Format
+from builder.importers.frameworks.framework_model import FrameworkModel, make_port
+from builder.importers.frameworks.tree_sums import add_leaves, transform_sums
+from builder.importers.ports import GraphFacts, ModelPorts, PortInfo
+from builder.importers.trees.lightgbm_file import read_lightgbm
+from builder.importers.trees.xgboost_file import read_xgboost
+
+FEED, PROBABILITIES, PREDICTION = "input", "probabilities", "prediction"
+_ENDINGS = {"softmax": "Softmax", "sigmoid": "Sigmoid", "one_against_all": "Sigmoid"}
+
+
+def open_tree_model(path: Path, form: Format) -> FrameworkModel:
+    """Open the model in ``path``, of XGBoost or LightGBM by ``form``. Raises ImportModelError.
+
+    Its feed is a float32 table; its fetch the probabilities of classes, or a prediction [batch, outputs].
+    """
+    read, answer = (read_xgboost, _answer_by_xgboost) if form == "xgboost" else (read_lightgbm, _answer_by_lightgbm)
+    ensemble = read(path.read_bytes())
+    classes = len(ensemble.bases) + (ensemble.transform == "sigmoid" and len(ensemble.bases) == 1)
+    classifies = ensemble.transform in _ENDINGS and classes > 1
+    name = PROBABILITIES if classifies else PREDICTION
+    feed = make_port(FEED, "float32", ["batch", len(ensemble.features)])
+    feed = PortInfo(feed.name, feed.dtype, feed.shape, dimensions=feed.dimensions, columns=ensemble.features)
+    missing = (FEED,) if any(kind != "none" for tree in ensemble.trees for kind in tree.missing) else ()
+    facts = GraphFacts((), {name: _ENDINGS[ensemble.transform]} if classifies else {}, missing=missing)
+    ports = ModelPorts(
+        (feed,),
+        (make_port(name, ensemble.dtype, ["batch", classes]),),
+        facts=facts,
+        labels=tuple(map(str, range(classes))) if classifies else (),
+    )
+    return FrameworkModel(
+        ports,
+        lambda: lambda x: [transform_sums(ensemble, add_leaves(ensemble, x))],
+        lambda feeds: [_shape_answer(answer(path, feeds[0]), ports.fetches[0])],
+    )
+
+
+def _shape_answer(answer: Array, fetch: PortInfo) -> Array:
+    """Return the framework's answer with a column for each output, and for both classes."""
+    assert fetch.shape
+    columns = answer.reshape(len(answer), -1)
+    if columns.shape[1] < (fetch.shape[1] or 0):
+        columns = np.concatenate([1 - columns, columns], 1)
+    return columns.astype(fetch.dtype)
+
+
+def _answer_by_xgboost(path: Path, rows: Array) -> Array:
+    import xgboost
+
+    booster = xgboost.Booster(model_file=path)
+    return np.asarray(booster.inplace_predict(rows, validate_features=False))
+
+
+def _answer_by_lightgbm(path: Path, rows: Array) -> Array:
+    import lightgbm
+
+    return np.asarray(lightgbm.Booster(model_file=path).predict(rows, num_threads=1))

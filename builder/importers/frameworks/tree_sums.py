@@ -1,0 +1,176 @@
+"""The sums of an ensemble's leaves as JAX functions: whole programs for TensorFlow, and steps of coldforge's runtime.
+
+A function here is a composite operation (https://openxla.org/stablehlo/spec#composite), whose decomposition walks down
+all trees of a row at once. ``builder/importers/frameworks/jax_program.py`` makes two programs of it: one calls the
+decomposition and runs in TensorFlow; in the other, for the compiler, ``builder/runtime/trees`` takes its place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from builder.base.arrays import Array
+from builder.importers.rewrites.custom_steps import TREE_SUMS
+from builder.importers.trees.ensemble import Ensemble, Tree
+from builder.importers.trees.ranks import pack_trees
+
+_ZERO = 1e-35
+"""The largest absolute value that is zero to LightGBM: kZeroThreshold of include/LightGBM/meta.h, as a float32."""
+
+
+def add_leaves(ensemble: Ensemble, x: Any) -> Any:
+    """Return the sums [rows, outputs], in the ensemble's dtype and order, for float32 ``x`` [rows, features].
+
+    They include the bases and the divisor; ``transform_sums`` makes answers of them.
+    """
+    walk = _list_nodes(ensemble.trees)
+    dtype, trees = np.dtype(ensemble.dtype), ensemble.trees
+    bases = np.zeros(len(ensemble.bases)) if ensemble.base_last else np.array(ensemble.bases)
+    leaves = np.concatenate([tree.leaves.reshape(len(tree.leaves), -1) for tree in trees]).astype(dtype)
+    width = leaves.shape[1]
+    groups = np.array(ensemble.groups, np.int32)
+
+    def sum_leaves(x: Any, *_: Any, config: str) -> Any:
+        values = jnp.asarray(leaves)[walk.find_leaves(x)]
+
+        def add(sums: Any, tree: tuple[Any, Any]) -> tuple[Any, None]:
+            group, value = tree
+            own = lax.dynamic_slice_in_dim(sums, group, width, 1)
+            return lax.dynamic_update_slice_in_dim(sums, own + value, group, 1), None
+
+        begin = jnp.broadcast_to(jnp.asarray(bases.astype(dtype)), (x.shape[0], len(bases)))
+        return lax.scan(add, begin, (jnp.asarray(groups), jnp.swapaxes(values, 0, 1)))[0]
+
+    sums = _call_step(TREE_SUMS, ensemble, sum_leaves, x)
+    if ensemble.divisor != 1:
+        sums = sums / np.asarray(ensemble.divisor, dtype)
+    return sums + np.array(ensemble.bases, dtype) if ensemble.base_last else sums
+
+
+def transform_sums(ensemble: Ensemble, sums: Any) -> Any:
+    """Return the answers of ``sums`` [rows, outputs]; a single probability becomes two, of the classes 0 and 1."""
+    match ensemble.transform:
+        case "sigmoid":
+            ones = 1 / (1 + jnp.exp(-ensemble.slope * sums))
+            return jnp.concatenate([1 - ones, ones], 1) if sums.shape[1] == 1 else ones
+        case "softmax":
+            return jax.nn.softmax(sums, 1)
+        case "one_against_all":
+            return 1 / (1 + jnp.exp(-ensemble.slope * sums))
+        case "exp":
+            return jnp.exp(sums)
+        case "log1p_exp":
+            return jnp.log1p(jnp.exp(sums))
+        case "identity":
+            return sums
+
+
+def _call_step(name: str, ensemble: Ensemble, decomposition: Callable[..., Any], x: Any) -> Any:
+    packed = pack_trees(ensemble)
+    operands = [jnp.asarray(x, jnp.float32), *packed.arrays]
+    config = json.dumps({"operands": len(operands), **packed.config}, sort_keys=True)
+    return lax.composite(decomposition, name)(*operands, config=config)
+
+
+@dataclass(frozen=True, eq=False)
+class _Nodes:
+    """The nodes of all trees in one list; a child that is negative is the leaf ``~child`` of a list of all leaves."""
+
+    roots: Array
+    depth: int
+    features: Array
+    thresholds: Array
+    lefts: Array
+    rights: Array
+    missing_left: Array
+    nan: Array  # whether NaN is missing
+    zero: Array  # whether zeros are missing, too
+    category_begins: Array  # of the words below, of nodes that compare categories
+    category_counts: Array  # 0 for other nodes
+    category_words: Array
+
+    def find_leaves(self, x: Any) -> Any:
+        """Return the leaf of each row and tree, int32 [rows, trees], for float32 ``x`` [rows, features]."""
+
+        def go_down(_: int, places: Any) -> Any:
+            node = jnp.maximum(places, 0)
+
+            def at(array: Array) -> Any:
+                return jnp.asarray(array)[node]
+
+            value = jnp.take_along_axis(x, at(self.features), 1)
+            missing = (at(self.nan) & jnp.isnan(value)) | (at(self.zero) & (jnp.abs(value) <= np.float32(_ZERO)))
+            value = jnp.where(jnp.isnan(value), 0, value)
+            words = at(self.category_counts)
+            valid = (value > -1) & (value < 32 * words)
+            category = jnp.where(valid, value, 0).astype(jnp.int32)
+            word = jnp.asarray(self.category_words)[at(self.category_begins) + category // 32]
+            member = valid & ((word >> (category % 32).astype(jnp.uint32)) & 1 == 1)
+            left = jnp.where(words > 0, member, value <= at(self.thresholds))
+            left = jnp.where(missing, at(self.missing_left), left)
+            return jnp.where(places < 0, places, jnp.where(left, at(self.lefts), at(self.rights)))
+
+        first = jnp.broadcast_to(jnp.asarray(self.roots), (x.shape[0], len(self.roots)))
+        return ~lax.fori_loop(0, self.depth, go_down, first)
+
+
+def _list_nodes(trees: Sequence[Tree]) -> _Nodes:
+    nodes = np.cumsum([0, *(len(tree.features) for tree in trees)])[:-1]
+    leaves = np.cumsum([0, *(len(tree.leaves) for tree in trees)])[:-1]
+
+    def join(parts: Sequence[Any], dtype: Any) -> Array:
+        return np.concatenate([*map(np.asarray, parts), np.zeros(1)]).astype(dtype)  # One more if no tree has a node.
+
+    def move(children: Array, node: int, leaf: int) -> Array:
+        return np.where(children < 0, children - leaf, children + node)
+
+    sides = [
+        [move(side, node, leaf) for side, node, leaf in zip(children, nodes, leaves, strict=True)]
+        for children in ([tree.lefts for tree in trees], [tree.rights for tree in trees])
+    ]
+    missing = [kind for tree in trees for kind in tree.missing]
+    words, begins, counts = _pack_categories(trees)
+    return _Nodes(
+        np.array([n if len(tree.features) else ~m for tree, n, m in zip(trees, nodes, leaves, strict=True)], np.int32),
+        max(map(_measure_depth, trees), default=0),
+        join([tree.features for tree in trees], np.int32),
+        join([tree.thresholds for tree in trees], np.float32),
+        join(sides[0], np.int32),
+        join(sides[1], np.int32),
+        join([tree.missing_left for tree in trees], np.bool_),
+        join([[kind != "none" for kind in missing]], np.bool_),
+        join([[kind == "zero" for kind in missing]], np.bool_),
+        begins,
+        counts,
+        words,
+    )
+
+
+def _pack_categories(trees: Sequence[Tree]) -> tuple[Array, Array, Array]:
+    """Return words of 32 categories each, and for each node, with one more, their begin and number."""
+    words: list[int] = []
+    begins, counts = [], []
+    for tree in trees:
+        for node in range(len(tree.features)):
+            own = tree.categories.get(node)
+            size = 0 if own is None else max(own, default=0) // 32 + 1
+            begins.append(len(words))
+            counts.append(size)
+            words += [sum(1 << category % 32 for category in own or () if category // 32 == i) for i in range(size)]
+    return np.array([*words, 0], np.uint32), np.array([*begins, 0], np.int32), np.array([*counts, 0], np.int32)
+
+
+def _measure_depth(tree: Tree) -> int:
+    depth, level = 0, np.zeros(min(1, len(tree.features)), np.int64)
+    while len(level):
+        children = np.concatenate([tree.lefts[level], tree.rights[level]])
+        level, depth = children[children >= 0], depth + 1
+    return depth

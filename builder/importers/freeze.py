@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from builder.base.arrays import save_arrays
+import numpy as np
+
+from builder.base.arrays import Array, save_arrays
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
 from builder.base.tf import import_tensorflow, load_graph, tf
@@ -126,8 +128,22 @@ def write_frozen(
     frozen.config_path.write_text(_format_config(frozen))
     if states:
         save_arrays(frozen.state_path, {str(i): initial[state.tensor] for i, state in enumerate(states)})
+    if raw.samples and not strings:
+        save_arrays(frozen.examples_path, dict(_split_samples(raw.samples, {p.spec.name: p.spec.shape for p in feeds})))
     frozen.save()
     return frozen
+
+
+_MOST_SAMPLES = 8
+"""The most golden cases that are made of samples."""
+
+
+def _split_samples(samples: Mapping[str, Array], shapes: Mapping[str, Shape]) -> Iterator[tuple[str, Array]]:
+    """Give the arrays ``<case>/<feed>`` of golden cases, a batch of samples each, which begin anew at the end."""
+    for case in range(_MOST_SAMPLES):
+        for name, values in samples.items():
+            batch = shapes[name][0]
+            yield f"{case}/{name}", values[np.arange(case * batch, (case + 1) * batch) % len(values)]
 
 
 def _add_ranges(

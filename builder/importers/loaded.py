@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from builder.base.errors import ImportModelError
 from builder.config.tensor import IndexRange, c_identifier
 from builder.importers.lookup_tables import LookupTable
@@ -41,6 +43,8 @@ class RawGraph:
     """Scale and zero point of fetches whose integers stand for numbers."""
     symbols: Mapping[str, int] = field(default_factory=dict)
     """``StableHloProgram.symbols``."""
+    samples: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """Values [count, ...] of feeds that are better golden inputs than random ones."""
     replace_program: Callable[[Any], Any] | None = None
     """A function that returns the frozen graph with the program for the compiler, if that is another one."""
 

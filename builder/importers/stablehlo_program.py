@@ -30,7 +30,7 @@ NODE = "program"
 """The graph's node with the program."""
 
 _MODULE, _WEIGHTS, _STATES, _PORTS = "program.mlir", "weights.npz", "states.npz", "ports.json"
-_RUNTIME_MODULE, _RUNTIME_WEIGHTS = "runtime.mlir", "runtime.npz"
+_RUNTIME_MODULE, _RUNTIME_WEIGHTS, _SAMPLES = "runtime.mlir", "runtime.npz", "samples.npz"
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class StableHloProgram:
     calling convention of ``XlaCallModule``. ``ports``: the model's ports, with open dimensions. ``feeds`` and
     ``fetches``: the program's inputs and outputs in the same order, all shapes static.
     ``symbols``: of a feed that the program encodes as one-hot, how many numbers from 0 on it has codes for.
-    ``runtime``: the program for the compiler, if it is another one.
+    ``runtime``: the program for the compiler, if it is another one. ``samples``: see FrameworkModel.
     """
 
     module: bytes
@@ -64,12 +64,14 @@ class StableHloProgram:
     symbols: Mapping[str, int] = field(default_factory=dict)
     states: Mapping[str, Array] = field(default_factory=dict)
     runtime: RuntimeProgram | None = None
+    samples: Mapping[str, Array] = field(default_factory=dict)
 
     def save(self, folder: Path) -> None:
         """Write the program to ``folder``, from which ``load`` reads it."""
         (folder / _MODULE).write_bytes(self.module)
         save_arrays(folder / _WEIGHTS, self.weights)
         save_arrays(folder / _STATES, self.states)
+        save_arrays(folder / _SAMPLES, self.samples)
         if self.runtime:
             (folder / _RUNTIME_MODULE).write_bytes(self.runtime.module)
             save_arrays(folder / _RUNTIME_WEIGHTS, self.runtime.weights)
@@ -81,7 +83,7 @@ class StableHloProgram:
     def load(cls, folder: Path) -> StableHloProgram:
         """Read a program that ``save`` wrote in another process, or raise ImportModelError if it is invalid."""
         try:
-            weights, states = (_load_arrays(folder / name) for name in (_WEIGHTS, _STATES))
+            weights, states, samples = (_load_arrays(folder / name) for name in (_WEIGHTS, _STATES, _SAMPLES))
             says = json.loads((folder / _PORTS).read_text())
             static = ModelPorts.from_json(says["static"])
             ports, version = ModelPorts.from_json(says["ports"]), int(says["version"])
@@ -92,7 +94,7 @@ class StableHloProgram:
                 runtime = RuntimeProgram(
                     (folder / _RUNTIME_MODULE).read_bytes(), _load_arrays(folder / _RUNTIME_WEIGHTS)
                 )
-            return cls(module, version, weights, ports, static.feeds, static.fetches, symbols, states, runtime)
+            return cls(module, version, weights, ports, static.feeds, static.fetches, symbols, states, runtime, samples)
         except (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
             raise ImportModelError("The process that read the model left no program that can be read.") from error
 
@@ -144,6 +146,7 @@ def _freeze_program(program: StableHloProgram, shapes: Mapping[str, Shape]) -> R
         },
         symbols=program.symbols,
         quantised={port.name: port.quantised for port in program.ports.fetches if port.quantised},
+        samples=program.samples,
         replace_program=functools.partial(_replace_program, program) if program.runtime else None,
     )
 

@@ -198,6 +198,7 @@ def write_quantised(path: Path) -> Path:
         ("onnx", "quantised_pattern_cases.py", "12 run\n"),
         ("tflite", "tflite_state_cases.py", "49 of 49 agree\n6 of 6 agree in each of three rows\n"),
         ("tflite", "tflite_integer_cases.py", "285 of 285 agree\n"),
+        ("xgboost", "tree_model_cases.py", "23 of 23 agree\n"),
     ],
     ids=[
         "operators that torchax lacks",
@@ -208,6 +209,7 @@ def write_quantised(path: Path) -> Path:
         "patterns of quantised layers",
         "states",
         "quantised operators",
+        "ensembles of trees",
     ],
 )
 def test_cases_agree_with_their_framework(form: Format, script: str, printed_last: str) -> None:
@@ -228,6 +230,27 @@ def exchanged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [python, NETWORKS / "exchange_networks.py", folder]
     subprocess.run(command, check=True, timeout=600, env=os.environ | {"PYTHONPATH": str(ROOT)})
     return folder
+
+
+@pytest.fixture(scope="module")
+def tree_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with what ``tree_model_cases`` leaves."""
+    python = ensure_environment(FRAMEWORKS["xgboost"], print) / "bin" / "python"
+    folder = tmp_path_factory.mktemp("trees")
+    variables = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
+    command = [python, NETWORKS / "tree_model_cases.py", folder]
+    subprocess.run(command, check=True, timeout=600, env=os.environ | variables)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["xgboost-binary.json", "xgboost-classes.ubj", "xgboost-categories.json", "lightgbm-classes.txt",
+     "lightgbm-categories.txt"],
+)  # fmt: skip
+def test_an_ensemble_of_trees(tree_models: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = assert_builds(tree_models / name, tmp_path, monkeypatch)
+    assert manifest["lowering"]["kinds"]["trees"] == 1
 
 
 def test_operators_that_are_not_read_are_listed(exchanged: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -269,4 +269,4 @@ def test_the_words_are_in_the_bundle_and_golden(built: tuple[Any, Bundle]) -> No
     folder = Path(bundle.folder).parents[1] / "build" / "listing" / "import"
     with np.load(folder / "golden.npz") as golden:
         cases = {key.split("/")[1] for key in golden.files if key.startswith("feed/")}
-    assert sum(case.startswith("words-") for case in cases) == 6
+    assert sum(case.startswith("example-") for case in cases) == 6

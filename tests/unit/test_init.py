@@ -356,12 +356,12 @@ def test_trust_is_written_for_every_format(tmp_path: Path) -> None:
 
 
 def test_what_is_no_model(tmp_path: Path) -> None:
-    (tmp_path / "m.txt").touch()
+    (tmp_path / "m.md").touch()
     (tmp_path / "saved_model.pb").touch()
     (tmp_path / "empty").mkdir()
     for name, message in (
         ("none.keras", "no such file"),
-        ("m.txt", "not a known kind"),
+        ("m.md", "not a known kind"),
         ("empty", "folder without saved_model.pb"),
         ("saved_model.pb", "name its folder"),
     ):

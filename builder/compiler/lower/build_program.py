@@ -36,6 +36,7 @@ from builder.compiler.lower.steps.gather_step import GatherStep
 from builder.compiler.lower.steps.image_step import NormStep, PoolStep
 from builder.compiler.lower.steps.layer_step import Epilogue, LayerStep
 from builder.compiler.lower.steps.quantisation import RoundedImage
+from builder.compiler.lower.steps.trees_step import TreesStep
 from builder.compiler.lower.thunks import Thunk
 from builder.compiler.lower.transposed import OutputPart, split_output
 
@@ -300,7 +301,10 @@ class _ProgramBuilder(IntegerAllocator):
         result = next((o for o in thunk.outputs if o is not None), None)
         reason = "" if result is None else self.plan.scheduled.reasons.get(result) or explain_no_core(result)
         flop = count_value_flop(result) if result is not None else 0
-        self._append_step(step, StepInfo(thunk.step.name, "xla", (reason,) if reason else (), flop=flop, bytes=moved))
+        kind, matched = "xla", (reason,) if reason else ()
+        if isinstance(step, TreesStep):
+            kind, matched = "trees", (f"{step.trees} trees",)
+        self._append_step(step, StepInfo(thunk.step.name, kind, matched, flop=flop, bytes=moved))
 
     def add_gather(self, thunk: Thunk, step: GatherStep) -> None:
         indices, (output,) = thunk.sources[0], thunk.outputs

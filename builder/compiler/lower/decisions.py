@@ -28,7 +28,7 @@ from builder.config.schema import WeightType
 class StepInfo:
     """The description of one step. ``inside``: the descriptions of a cascade's layers, for one stripe.
 
-    ``kind`` is layer, cascade, pool, add, norm, recurrent, attention, repack, copy, gather or xla.
+    ``kind`` is layer, cascade, pool, add, norm, recurrent, attention, repack, copy, gather, trees or xla.
     """
 
     name: str

@@ -81,7 +81,8 @@ def convert_model(spec: ModelSpec, path: Path) -> None:
     shapes = pin_shapes(model.ports, drop_constants(spec))
     function = model.make_function()
     function = make_channels_last(function) if model.channels_first else function
-    make_program(function, model.ports, shapes, model.states).save(Path.cwd())
+    program = make_program(function, model.ports, shapes, model.states)
+    replace(program, samples=model.samples).save(Path.cwd())
 
 
 def answer_cases(spec: ModelSpec, path: Path) -> None:

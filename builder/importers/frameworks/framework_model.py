@@ -34,6 +34,8 @@ class FrameworkModel:
     answer: Callable[[Sequence[Array]], Sequence[Array]]
     channels_first: bool = False
     states: Mapping[str, Array] = field(default_factory=dict)
+    samples: Mapping[str, Array] = field(default_factory=dict)
+    """Values [count, ...] of feeds that are better golden inputs than random ones."""
 
     def fix_feeds(self, values: Mapping[str, Array]) -> FrameworkModel:
         """Return the model without the inputs of ``values``, which always have these values."""

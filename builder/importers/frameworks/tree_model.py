@@ -11,10 +11,12 @@ from builder.config import Format
 from builder.importers.frameworks.framework_model import FrameworkModel, make_port
 from builder.importers.frameworks.tree_sums import add_leaves, transform_sums
 from builder.importers.ports import GraphFacts, ModelPorts, PortInfo
+from builder.importers.trees.ensemble import draw_rows
 from builder.importers.trees.lightgbm_file import read_lightgbm
 from builder.importers.trees.xgboost_file import read_xgboost
 
 FEED, PROBABILITIES, PREDICTION = "input", "probabilities", "prediction"
+_SAMPLES = 64
 _ENDINGS = {"softmax": "Softmax", "sigmoid": "Sigmoid", "one_against_all": "Sigmoid"}
 
 
@@ -42,6 +44,7 @@ def open_tree_model(path: Path, form: Format) -> FrameworkModel:
         ports,
         lambda: lambda x: [transform_sums(ensemble, add_leaves(ensemble, x))],
         lambda feeds: [_shape_answer(answer(path, feeds[0]), ports.fetches[0])],
+        samples={FEED: draw_rows(ensemble, _SAMPLES)},
     )
 
 

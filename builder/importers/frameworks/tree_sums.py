@@ -142,7 +142,7 @@ def _list_nodes(trees: Sequence[Tree]) -> _Nodes:
         np.array([n if len(tree.features) else ~m for tree, n, m in zip(trees, nodes, leaves, strict=True)], np.int32),
         max(map(_measure_depth, trees), default=0),
         join([tree.features for tree in trees], np.int32),
-        join([tree.thresholds for tree in trees], np.float32),
+        _avoid_subnormals(join([tree.thresholds for tree in trees], np.float32)),
         join(sides[0], np.int32),
         join(sides[1], np.int32),
         join([tree.missing_left for tree in trees], np.bool_),
@@ -152,6 +152,12 @@ def _list_nodes(trees: Sequence[Tree]) -> _Nodes:
         counts,
         words,
     )
+
+
+def _avoid_subnormals(thresholds: Array) -> Array:
+    """Return thresholds that compare as the subnormal ones do with any other number: XLA takes those for zero."""
+    tiny = np.finfo(np.float32).tiny
+    return np.where(np.abs(thresholds) < tiny, np.where(thresholds < 0, -tiny, np.float32(0)), thresholds)
 
 
 def _pack_categories(trees: Sequence[Tree]) -> tuple[Array, Array, Array]:

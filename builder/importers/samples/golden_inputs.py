@@ -131,8 +131,8 @@ def make_text_feeds(texts: Sequence[str], text: TextSpec, feeds: Sequence[Tensor
 
 
 def read_examples(graph: FrozenGraph) -> Iterator[tuple[str, dict[str, Array]]]:
-    """Yield cases of strings for a graph that begins with them: the function's arrays, and random other feeds."""
-    if not graph.strings:
+    """Yield cases of a graph with examples, of strings or of rows of a table, and random values for other feeds."""
+    if not graph.examples_path.exists():
         return
     with np.load(graph.examples_path, allow_pickle=False) as arrays:
         numbers = dict.fromkeys(name.partition("/")[0] for name in arrays.files)
@@ -141,7 +141,7 @@ def read_examples(graph: FrozenGraph) -> Iterator[tuple[str, dict[str, Array]]]:
             for port in graph.feeds:
                 key = f"{number}/{port.spec.name}"
                 feeds[port.spec.name] = arrays[key] if key in arrays else make_random_values(port.spec, at)
-            yield f"words-{number}", feeds
+            yield f"example-{number}", feeds
 
 
 def make_further_cases(feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[str, Array]]]:

@@ -84,3 +84,37 @@ def round_down(thresholds: Sequence[float] | NDArray[np.float64]) -> NDArray[np.
     with np.errstate(over="ignore"):
         rounded = exact.astype(np.float32)
     return np.where(rounded.astype(np.float64) > exact, np.nextafter(rounded, np.float32(-np.inf)), rounded)
+
+
+def draw_rows(ensemble: Ensemble, count: int) -> NDArray[np.float32]:
+    """Return rows [count, features] that differ in where they go: values between thresholds, and missing ones.
+
+    They are the same every time. None is at a threshold, where an input's rounding decides.
+    """
+    random = np.random.Generator(np.random.PCG64(len(ensemble.trees)))
+    rows = random.standard_normal((count, len(ensemble.features))).astype(np.float32)
+    for feature, (thresholds, categories, missing) in _list_cuts(ensemble).items():
+        if categories:
+            values = np.arange(max(categories) + 2, dtype=np.float64)
+        else:
+            cuts = np.unique(np.clip(np.array(thresholds, np.float64), -1e37, 1e37))
+            values = np.concatenate([cuts[:1] - 1, (cuts[:-1] + cuts[1:]) / 2, cuts[-1:] + 1])
+        rows[:, feature] = random.choice(values, count).astype(np.float32)
+        if missing:
+            rows[random.random(count) < _MISSING_SHARE, feature] = np.nan
+    return rows
+
+
+_MISSING_SHARE = 0.1
+
+
+def _list_cuts(ensemble: Ensemble) -> dict[int, tuple[list[float], set[int], bool]]:
+    """Return of each feature in a tree its thresholds, its categories, and whether NaN is a missing value."""
+    cuts: dict[int, tuple[list[float], set[int], bool]] = {}
+    for tree in ensemble.trees:
+        for node, (feature, threshold) in enumerate(zip(tree.features.tolist(), tree.thresholds.tolist(), strict=True)):
+            thresholds, categories, missing = cuts.get(feature, ([], set(), False))
+            thresholds.append(threshold)
+            categories |= tree.categories.get(node, frozenset())
+            cuts[feature] = thresholds, categories, missing or tree.missing[node] != "none"
+    return cuts

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from builder.base.errors import ImportModelError
 from builder.importers.trees.ensemble import Ensemble, Missing, Transform, Tree, round_down
@@ -20,6 +21,8 @@ _TRANSFORMS: dict[str, Transform] = {
 }  # fmt: skip
 _MISSING: tuple[Missing, ...] = ("none", "zero", "nan")
 _CATEGORICAL, _DEFAULT_LEFT = 1, 2
+_ZERO = np.float32(1e-35)
+"""The largest absolute value that LightGBM takes for zero: kZeroThreshold of include/LightGBM/meta.h."""
 
 
 def read_lightgbm(data: bytes) -> Ensemble:
@@ -79,7 +82,7 @@ def _read_tree(block: Mapping[str, str]) -> Tree:
     sets = _read_categories(block)
     return Tree(
         features.astype(np.int32),
-        round_down(thresholds),
+        _avoid_zeros(round_down(thresholds)),
         lefts.astype(np.int32),
         rights.astype(np.int32),
         (kinds & (_DEFAULT_LEFT | _CATEGORICAL)) == _DEFAULT_LEFT,  # NaN is in no category.
@@ -87,6 +90,12 @@ def _read_tree(block: Mapping[str, str]) -> Tree:
         np.array(leaves, np.float64),
         {i: sets[int(thresholds[i])] for i in np.flatnonzero(kinds & _CATEGORICAL).tolist()},
     )
+
+
+def _avoid_zeros(thresholds: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return thresholds that compare as the values do for which LightGBM takes zero: those up to _ZERO."""
+    below = np.where((thresholds < 0) & (thresholds >= -_ZERO), np.nextafter(-_ZERO, np.float32(-np.inf)), thresholds)
+    return np.where((below >= 0) & (below < _ZERO), _ZERO, below)
 
 
 def _read_numbers(block: Mapping[str, str], name: str, kind: type) -> list[Any]:

@@ -1,0 +1,142 @@
+"""Trains ensembles of XGBoost and LightGBM, and compares the sums of their files with the frameworks' own.
+
+The sums must be equal to the last bit, for rows at thresholds and one unit beside them, with missing values and
+categories. With a folder as argument, a few of the files are left there, and for each a ``.npz`` with rows and the
+framework's answers. It runs in the environment of ONNX's and LiteRT's models.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import jax
+import lightgbm
+import numpy as np
+import xgboost
+
+from builder.importers.frameworks.tree_model import open_tree_model
+from builder.importers.frameworks.tree_sums import add_leaves
+from builder.importers.trees.ensemble import Ensemble
+from builder.importers.trees.lightgbm_file import read_lightgbm
+from builder.importers.trees.xgboost_file import read_xgboost
+
+ROWS, FEATURES, CATEGORIES = 1500, 5, 40
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(ROWS, FEATURES)).astype(np.float32)
+X[RANDOM.random(X.shape) < 0.1] = np.nan
+X[RANDOM.random(X.shape) < 0.1] = 0
+X[:, 4] = RANDOM.integers(0, CATEGORIES, ROWS)
+FILLED = np.nan_to_num(X)
+REAL = FILLED[:, 0] * FILLED[:, 1] + np.sin(FILLED[:, 2] * 3) + (FILLED[:, 4] % 3)
+TARGETS = {"real": REAL, "binary": (np.nanmedian(REAL) < REAL).astype(int), "positive": np.exp(REAL / 2),
+           "classes": np.digitize(REAL, [-0.5, 0.5, 1.5]), "share": 1 / (1 + np.exp(-REAL))}  # fmt: skip
+
+XGBOOST: dict[str, tuple[str, dict[str, Any]]] = {
+    "xgboost-binary": ("binary", {"objective": "binary:logistic"}),
+    "xgboost-classes": ("classes", {"objective": "multi:softprob", "num_class": 4}),
+    "xgboost-real": ("real", {"objective": "reg:squarederror", "max_depth": 8}),
+    "xgboost-base": ("real", {"objective": "reg:absoluteerror", "base_score": 0.25}),
+    "xgboost-poisson": ("positive", {"objective": "count:poisson"}),
+    "xgboost-dart": ("binary", {"objective": "binary:logistic", "booster": "dart", "rate_drop": 0.3}),
+    "xgboost-forest": ("binary", {"objective": "binary:logistic", "num_parallel_tree": 4, "subsample": 0.7}),
+    "xgboost-exact": ("real", {"objective": "reg:squarederror", "tree_method": "exact"}),
+    "xgboost-categories": ("real", {"max_cat_to_onehot": 1}),
+    "xgboost-one-hot": ("real", {"max_cat_to_onehot": 100}),
+}
+LIGHTGBM: dict[str, tuple[str, dict[str, Any]]] = {
+    "lightgbm-binary": ("binary", {"objective": "binary"}),
+    "lightgbm-slope": ("binary", {"objective": "binary", "sigmoid": 2.5}),
+    "lightgbm-classes": ("classes", {"objective": "multiclass", "num_class": 4}),
+    "lightgbm-each": ("classes", {"objective": "multiclassova", "num_class": 4}),
+    "lightgbm-real": ("real", {"objective": "regression", "num_leaves": 200, "min_data_in_leaf": 2}),
+    "lightgbm-poisson": ("positive", {"objective": "poisson"}),
+    "lightgbm-entropy": ("share", {"objective": "cross_entropy"}),
+    "lightgbm-lambda": ("share", {"objective": "cross_entropy_lambda"}),
+    "lightgbm-zero": ("real", {"objective": "regression", "zero_as_missing": True}),
+    "lightgbm-none": ("real", {"objective": "regression", "use_missing": False}),
+    "lightgbm-forest": (
+        "real",
+        {"objective": "regression", "boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.6},
+    ),
+    "lightgbm-dart": ("binary", {"objective": "binary", "boosting": "dart"}),
+    "lightgbm-categories": ("real", {"objective": "regression", "min_data_per_group": 5, "cat_smooth": 1}),
+}
+LEFT = ("xgboost-binary", "xgboost-classes", "xgboost-categories", "lightgbm-classes", "lightgbm-categories")
+
+
+def train_xgboost(name: str, path: Path) -> Callable[[Any], Any]:
+    target, settings = XGBOOST[name]
+    kinds = None
+    if "categories" in name or "one-hot" in name:
+        kinds = ["float"] * (FEATURES - 1) + ["c"]
+    data = xgboost.DMatrix(X, TARGETS[target], feature_types=kinds, enable_categorical=kinds is not None)
+    xgboost.train({"max_depth": 5, "seed": 1, **settings}, data, 12).save_model(path)
+    booster = xgboost.Booster(model_file=path)
+
+    def predict(rows: Any) -> Any:
+        data = xgboost.DMatrix(rows, feature_types=kinds, enable_categorical=kinds is not None)
+        return booster.predict(data, output_margin=True)
+
+    return predict
+
+
+def train_lightgbm(name: str, path: Path) -> Callable[[Any], Any]:
+    target, settings = LIGHTGBM[name]
+    categories = [FEATURES - 1] if name.endswith("categories") else "auto"
+    data = lightgbm.Dataset(X, TARGETS[target], categorical_feature=categories)
+    lightgbm.train({"verbose": -1, "seed": 1, "num_leaves": 20, **settings}, data, 12).save_model(path)
+    booster = lightgbm.Booster(model_file=path)
+    return lambda rows: booster.predict(rows, raw_score=True, num_threads=1)
+
+
+def draw_rows(ensemble: Ensemble) -> Any:
+    """Rows of values at thresholds, beside them, missing, and categories that no tree has."""
+    rows = X.copy()
+    for feature in range(FEATURES):
+        at = [tree.thresholds[tree.features == feature] for tree in ensemble.trees]
+        cuts = np.concatenate(at)
+        near = np.concatenate([cuts, np.nextafter(cuts, np.float32(np.inf)), np.nextafter(cuts, np.float32(-np.inf))])
+        near = np.where(np.abs(near) < np.finfo(np.float32).tiny, 0, near)  # XLA takes subnormal numbers for zero.
+        chosen = RANDOM.random(ROWS) < 0.6
+        rows[chosen, feature] = RANDOM.choice(near, int(chosen.sum()))
+        rows[RANDOM.random(ROWS) < 0.1, feature] = np.nan
+    rows[:, 4] = RANDOM.choice([*range(CATEGORIES + 3), 2.5, 1000.0, np.nan], ROWS)
+    return rows
+
+
+def run_case(name: str, folder: Path) -> bool:
+    """Say whether the sums are equal."""
+    xgboosts = name in XGBOOST
+    path = folder / f"{name}.{'json' if xgboosts and name != 'xgboost-classes' else 'ubj' if xgboosts else 'txt'}"
+    predict = (train_xgboost if xgboosts else train_lightgbm)(name, path)
+    read = read_xgboost if xgboosts else read_lightgbm
+    ensemble = replace(read(path.read_bytes()), divisor=1)  # The raw score of LightGBM's forest is a sum, no mean.
+    rows = draw_rows(ensemble)
+    if name in ("xgboost-categories", "xgboost-one-hot"):  # XGBoost refuses categories that it does not know.
+        rows[:, 4] = RANDOM.choice([*range(CATEGORIES), np.nan], ROWS)
+    wanted = predict(rows)
+    sums = np.asarray(jax.jit(lambda x: add_leaves(ensemble, x))(rows)).reshape(wanted.shape)
+    if name in LEFT:
+        answer = open_tree_model(path, "xgboost" if xgboosts else "lightgbm").answer([rows[:1]])[0]
+        np.savez(path.with_suffix(".npz"), feed=rows[:1], fetch=answer)
+    return bool(np.array_equal(sums, wanted, equal_nan=True))
+
+
+def main(folder: Path) -> None:
+    names = [*XGBOOST, *LIGHTGBM]
+    unequal = [name for name in names if not run_case(name, folder)]
+    print(*(f"{name} differs" for name in unequal), sep="\n", end="\n" if unequal else "")
+    print(f"{len(names) - len(unequal)} of {len(names)} agree")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        main(Path(sys.argv[1]))
+    else:
+        with TemporaryDirectory() as scratch:
+            main(Path(scratch))

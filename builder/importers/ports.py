@@ -77,6 +77,8 @@ class PortInfo:
     """Scale and zero point of integers that stand for the numbers ``(value - zero) * scale``."""
     columns: tuple[str, ...] = ()
     """The names of the columns of an input [batch, columns] that is a table."""
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The names of a column's categories, in the order of the numbers that stand for them, by column."""
 
     def describe_shape(self) -> str:
         """Format the shape for a message."""

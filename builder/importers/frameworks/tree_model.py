@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from builder.importers.frameworks.tree_sums import add_leaves, transform_sums
 from builder.importers.ports import GraphFacts, ModelPorts, PortInfo
 from builder.importers.trees.ensemble import draw_rows
 from builder.importers.trees.lightgbm_file import read_lightgbm
-from builder.importers.trees.xgboost_file import read_xgboost
+from builder.importers.trees.xgboost_file import find_best_iteration, parse_learner, read_xgboost
 
 FEED, PROBABILITIES, PREDICTION = "input", "probabilities", "prediction"
 _SAMPLES = 64
@@ -31,7 +32,7 @@ def open_tree_model(path: Path, form: Format) -> FrameworkModel:
     classifies = ensemble.transform in _ENDINGS and classes > 1
     name = PROBABILITIES if classifies else PREDICTION
     feed = make_port(FEED, "float32", ["batch", len(ensemble.features)])
-    feed = PortInfo(feed.name, feed.dtype, feed.shape, dimensions=feed.dimensions, columns=ensemble.features)
+    feed = replace(feed, columns=ensemble.features, categories=ensemble.categories)
     missing = (FEED,) if any(kind != "none" for tree in ensemble.trees for kind in tree.missing) else ()
     facts = GraphFacts((), {name: _ENDINGS[ensemble.transform]} if classifies else {}, missing=missing)
     ports = ModelPorts(
@@ -60,8 +61,13 @@ def _shape_answer(answer: Array, fetch: PortInfo) -> Array:
 def _answer_by_xgboost(path: Path, rows: Array) -> Array:
     import xgboost
 
+    learner = parse_learner(path.read_bytes())
     booster = xgboost.Booster(model_file=path)
-    return np.asarray(booster.inplace_predict(rows, validate_features=False))
+    if learner["objective"]["name"] == "multi:softmax":  # It answers with the class alone.
+        booster.set_param({"objective": "multi:softprob"})
+    best = find_best_iteration(learner)
+    used = (0, 0 if best is None else best + 1)
+    return np.asarray(booster.inplace_predict(rows, iteration_range=used, validate_features=False))
 
 
 def _answer_by_lightgbm(path: Path, rows: Array) -> Array:

@@ -6,8 +6,8 @@ XGBoost's ``x < threshold`` is the same as ``x <= the float32 before threshold``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -65,6 +65,7 @@ class Ensemble:
 
     ``groups``: for each tree, the output that it adds to. ``bases``: what each output's sum begins with, or ends with
     if ``base_last``. ``divisor``: the sum is divided by it. ``slope``: of ``sigmoid``, the factor of the sum.
+    ``categories``: the names of a feature's categories in the order of their numbers, where the file has them.
     """
 
     trees: tuple[Tree, ...]
@@ -76,6 +77,7 @@ class Ensemble:
     base_last: bool = False
     divisor: int = 1
     slope: float = 1.0
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def round_down(thresholds: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float32]:

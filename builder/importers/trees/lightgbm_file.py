@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,8 +30,9 @@ _ZERO = np.float32(1e-35)
 def read_lightgbm(data: bytes) -> Ensemble:
     """Return the ensemble of a file. Raises ImportModelError."""
     try:
-        header, *blocks = _split_blocks(data.decode())
-        return _read_ensemble(header, blocks)
+        text = data.decode()
+        header, *blocks = _split_blocks(text)
+        return replace(_read_ensemble(header, blocks), categories=_name_categories(header, text))
     except (ValueError, LookupError, OverflowError) as error:
         raise ImportModelError(f"This is not a model of LightGBM's that can be read ({error}).") from error
 
@@ -63,6 +66,30 @@ def _read_ensemble(header: Mapping[str, str], blocks: list[dict[str, str]]) -> E
         divisor=len(blocks) // count if averages else 1,
         slope=float(settings.get("sigmoid", 1)),
     )
+
+
+def _name_categories(header: Mapping[str, str], text: str) -> dict[str, tuple[str, ...]]:
+    """Return the names of categories in the file's last line, a list for each column of pandas that has categories.
+
+    Which columns these are shows in ``feature_infos``, where a column of a single category may be ``none``.
+    """
+    _, _, line = text.rpartition("\npandas_categorical:")
+    lists = json.loads(line) if line.strip() else None
+    if not lists:
+        return {}
+    infos = dict(zip(header["feature_names"].split(), header["feature_infos"].split(), strict=True))
+    listed = [name for name, info in infos.items() if not info.startswith("[")]
+    columns = listed if len(listed) == len(lists) else [name for name in listed if infos[name] != "none"]
+    if len(columns) != len(lists):
+        raise ImportModelError(
+            "The file names the categories of pandas' columns, and does not say which columns these are, since some "
+            "have one value only. Train without columns that are always the same."
+        )
+    return {name: tuple(map(_write_name, names)) for name, names in zip(columns, lists, strict=True)}
+
+
+def _write_name(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _read_tree(block: Mapping[str, str]) -> Tree:

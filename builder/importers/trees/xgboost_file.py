@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ _TRANSFORMS: dict[str, Transform] = {
     "reg:squaredlogerror": "identity", "reg:quantileerror": "identity", "binary:logitraw": "identity",
     "rank:pairwise": "identity", "rank:ndcg": "identity", "rank:map": "identity", "multi:softprob": "softmax",
     "multi:softmax": "softmax", "binary:logistic": "sigmoid", "reg:logistic": "sigmoid", "count:poisson": "exp",
-    "reg:gamma": "exp", "reg:tweedie": "exp",
+    "reg:gamma": "exp", "reg:tweedie": "exp", "survival:cox": "exp", "survival:aft": "exp",
 }  # fmt: skip
 _NAN: Missing = "nan"
 
@@ -25,10 +26,15 @@ _NAN: Missing = "nan"
 def read_xgboost(data: bytes) -> Ensemble:
     """Return the ensemble of a file. Raises ImportModelError."""
     try:
-        learner = (json.loads(data) if data.lstrip()[:2] in (b'{"', b"{\n") else read_ubjson(data))["learner"]
-        return _read_learner(learner)
+        return _read_learner(parse_learner(data))
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         raise ImportModelError(f"This is not a model of XGBoost's that can be read ({error}).") from error
+
+
+def parse_learner(data: bytes) -> Mapping[str, Any]:
+    """Return the values of a file. Raises ValueError, LookupError or TypeError."""
+    learner = (json.loads(data) if data.lstrip()[:2] in (b'{"', b"{\n") else read_ubjson(data))["learner"]
+    return dict(learner)
 
 
 def _read_learner(learner: Mapping[str, Any]) -> Ensemble:
@@ -38,17 +44,45 @@ def _read_learner(learner: Mapping[str, Any]) -> Ensemble:
     if objective not in _TRANSFORMS:
         raise ImportModelError(f"XGBoost's objective {objective!r} is not read. These are: {', '.join(_TRANSFORMS)}.")
     model = booster["gbtree"]["model"] if booster["name"] == "dart" else booster["model"]
-    weights = booster.get("weight_drop") or [1.0] * len(model["trees"])
     parameters = learner["learner_model_param"]
+    trees = model["trees"][: _count_used_trees(learner, model)]
+    weights = booster.get("weight_drop") or [1.0] * len(trees)
+    features = _name_features(learner, int(parameters["num_feature"]))
     count = max(int(parameters["num_class"]), int(parameters.get("num_target", 1)), 1)
     return Ensemble(
-        tuple(_read_tree(tree, np.float32(weight)) for tree, weight in zip(model["trees"], weights, strict=True)),
-        tuple(map(int, model["tree_info"])),
-        _name_features(learner, int(parameters["num_feature"])),
+        tuple(_read_tree(tree, np.float32(weight)) for tree, weight in zip(trees, weights, strict=False)),
+        tuple(map(int, model["tree_info"][: len(trees)])),
+        features,
         _read_bases(parameters["base_score"], count, _TRANSFORMS[objective]),
         "float32",
         _TRANSFORMS[objective],
+        categories=_name_categories(model, features),
     )
+
+
+def find_best_iteration(learner: Mapping[str, Any]) -> int | None:
+    """Return the last iteration whose trees count, of a model of XGBoost's classes for scikit-learn that stopped early.
+
+    Such an object predicts up to it; a Booster, with all trees.
+    """
+    attributes = learner.get("attributes", {})
+    return int(attributes["best_iteration"]) if {"best_iteration", "scikit_learn"} <= attributes.keys() else None
+
+
+def _count_used_trees(learner: Mapping[str, Any], model: Mapping[str, Any]) -> int:
+    best = find_best_iteration(learner)
+    return len(model["trees"]) if best is None else int(model["iteration_indptr"][best + 1])
+
+
+def _name_categories(model: Mapping[str, Any], features: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the names of categories that XGBoost 3.1 and later keep of a table of pandas; numbers are written out."""
+    names = {}
+    for feature, entry in zip(features, model.get("cats", {}).get("enc", []), strict=False):
+        if values := entry["values"]:
+            data, ends = bytes(value & 0xFF for value in values), entry.get("offsets")
+            texts = [data[a:b].decode() for a, b in itertools.pairwise(ends)] if ends else list(map(str, values))
+            names[feature] = tuple(texts)
+    return names
 
 
 def _name_features(learner: Mapping[str, Any], count: int) -> tuple[str, ...]:

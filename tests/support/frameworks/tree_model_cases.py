@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import lightgbm
 import numpy as np
+import pandas
 import xgboost
 
 from builder.importers.frameworks.tree_model import open_tree_model
@@ -127,11 +128,45 @@ def run_case(name: str, folder: Path) -> bool:
     return bool(np.array_equal(sums, wanted, equal_nan=True))
 
 
+def run_answers(folder: Path) -> bool:
+    """Say whether answers agree for a model that stopped early, and for one whose own answer is a class."""
+    halves, target = slice(None, ROWS // 2), TARGETS["binary"]
+    early = xgboost.XGBClassifier(n_estimators=200, early_stopping_rounds=2, learning_rate=1.0)
+    rest = slice(ROWS // 2, None)
+    early.fit(X[halves], target[halves], eval_set=[(X[rest], target[rest])], verbose=False)
+    early.save_model(folder / "early.json")
+    settings = {"objective": "multi:softmax", "num_class": 4}
+    xgboost.train(settings, xgboost.DMatrix(X, TARGETS["classes"]), 3).save_model(folder / "class.json")
+    same = True
+    for name in ("early", "class"):
+        model = open_tree_model(folder / f"{name}.json", "xgboost")
+        wanted, answer = model.answer([X])[0], jax.jit(model.make_function())(X)[0]
+        same &= np.allclose(wanted, answer, rtol=0, atol=1e-6)
+        same &= name == "class" or np.array_equal(wanted, early.predict_proba(X))
+    return bool(same)
+
+
+def run_names(folder: Path) -> bool:
+    """Say whether the names of the categories of a table of pandas are read, in their order."""
+    values = {"colour": ["red", "blue", "green"], "size": [5, 10, -2], "same": ["x"]}
+    columns = {name: pandas.Categorical(RANDOM.choice(some, ROWS)) for name, some in values.items()}
+    table = pandas.DataFrame({"real": REAL, **columns})
+    lightgbm.train({"verbose": -1}, lightgbm.Dataset(table, REAL), 2).save_model(folder / "names.txt")
+    xgboost.train({}, xgboost.DMatrix(table, REAL, enable_categorical=True), 2).save_model(folder / "names.json")
+    wanted = {"colour": ("blue", "green", "red"), "size": ("-2", "5", "10"), "same": ("x",)}
+    return all(
+        open_tree_model(folder / f"names.{extension}", form).ports.feeds[0].categories == wanted
+        for extension, form in (("txt", "lightgbm"), ("json", "xgboost"))
+    )
+
+
 def main(folder: Path) -> None:
-    names = [*XGBOOST, *LIGHTGBM]
-    unequal = [name for name in names if not run_case(name, folder)]
-    print(*(f"{name} differs" for name in unequal), sep="\n", end="\n" if unequal else "")
-    print(f"{len(names) - len(unequal)} of {len(names)} agree")
+    same = {name: run_case(name, folder) for name in (*XGBOOST, *LIGHTGBM)}
+    same |= {"answers": run_answers(folder), "names": run_names(folder)}
+    for name, agrees in same.items():
+        if not agrees:
+            print(f"{name} differs")
+    print(f"{sum(same.values())} of {len(same)} agree")
 
 
 if __name__ == "__main__":

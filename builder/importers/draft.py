@@ -35,6 +35,8 @@ _PLACES = re.compile("box|landmark|keypoint|coord")
 _WHOLE = {"bool", "int32", "int64"}
 _HEAD = 4096
 """The bytes at the beginning of a JSON file that tell a Keras architecture from a model of XGBoost."""
+_TABLE_BATCHES = (1, 64)
+"""Batches of a model that takes rows of a table: 64 are a block of the kernel of trees."""
 _IDS = {"int32", "int64", "float32"}
 
 
@@ -111,12 +113,17 @@ def draft_spec(
         key = "tokenizer" if text.tokenizer else "vocabulary"
         text = TextSpec(None, inside=(key, text.file.relative_to(unpacked).as_posix()))
     feeds = _draft_feeds(ports, form, image, notes)
+    batches: tuple[int, ...] = ()
+    if any(feed.columns for feed in ports.feeds):
+        batches = _TABLE_BATCHES
+        notes["model.batch"] = "A request may have any number of rows: many run together, a single one alone."
     spec = ModelSpec(
         path=toml,
         name=name,
         version="1",
         source=source,
         batch=_choose_batch(ports),
+        batches=batches,
         feeds=feeds,
         fetches=tuple(FetchSpec(fetch.name) for fetch in ports.fetches) if form == "graph_def" else (),
         image=image,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from builder.base.project import RUNTIME
 from builder.importers.trees.ensemble import Ensemble, Missing, Tree
-from builder.importers.trees.ranks import pack_columns, rank_trees
+from builder.importers.trees.ranks import pack_trees
 from tests.support import needs
 from tests.support.layers import examples
 
@@ -26,7 +27,7 @@ class KernelTrees(ctypes.Structure):
     """``cf_trees``."""
 
     _fields_ = (
-        *((name, ctypes.c_int64) for name in ("rows", "features", "columns", "trees", "outputs")),
+        *((name, ctypes.c_int64) for name in ("rows", "features", "columns", "trees", "outputs", "width")),
         *((name, ctypes.c_int32) for name in ("most_slots", "doubles")),
         *((name, ctypes.c_void_p) for name in ("column", "thresholds", "node", "counts", "groups", "leaves", "bases")),
     )
@@ -45,15 +46,13 @@ def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def run(library: Any, ensemble: Ensemble, x: Any) -> Any:
-    trees, sums = rank_trees(ensemble), np.zeros((len(x), len(ensemble.bases)))
-    columns, thresholds = pack_columns(trees)
-    most = 2 * int(trees.counts.max(initial=0)) + 1
-    arrays = [columns, thresholds, trees.nodes, trees.counts, np.array(ensemble.groups, np.int32), trees.leaves,
-              np.array(ensemble.bases)]  # fmt: skip
-    memory = np.zeros((len(columns) + most + 1) * 128, np.uint8)
+    arrays = pack_trees(ensemble).arrays
+    sums = np.zeros((len(x), len(ensemble.bases)), ensemble.dtype)
+    most, columns, width = 2 * max(len(tree.leaves) for tree in ensemble.trees), len(arrays[0]), arrays[-2].shape[1]
+    memory = np.zeros((columns + most + 1) * 128, np.uint8)
     aligned = (memory.ctypes.data + 127) // 128 * 128
     call = KernelTrees(
-        len(x), FEATURES, len(columns), len(ensemble.trees), len(ensemble.bases), most, ensemble.dtype == "float64",
+        len(x), FEATURES, columns, len(ensemble.trees), len(ensemble.bases), width, most, ensemble.dtype == "float64",
         *(array.ctypes.data for array in arrays),
     )  # fmt: skip
     pointers = (ctypes.c_void_p(address) for address in (x.ctypes.data, sums.ctypes.data, aligned))
@@ -61,7 +60,7 @@ def run(library: Any, ensemble: Ensemble, x: Any) -> Any:
     return sums
 
 
-def find_leaf(tree: Tree, row: Any) -> int:
+def find_leaf(tree: Tree, row: Any, truncates: bool) -> int:
     node = 0 if len(tree.features) else -1
     while node >= 0:
         value, missing = float(row[tree.features[node]]), tree.missing[node]
@@ -71,7 +70,8 @@ def find_leaf(tree: Tree, row: Any) -> int:
         else:
             value = 0.0 if np.isnan(value) else value
             chosen = tree.categories.get(node)
-            left = value <= tree.thresholds[node] if chosen is None else value > -1 and int(min(value, 1e9)) in chosen
+            valid = value > -1 if truncates else value >= 0
+            left = value <= tree.thresholds[node] if chosen is None else valid and int(min(value, 1e9)) in chosen
         node = int((tree.lefts if left else tree.rights)[node])
     return ~node
 
@@ -96,25 +96,27 @@ def draw_trees(draw: st.DrawFn) -> Tree:
         rights,
         random.random(leaves - 1) < 0.5,
         tuple("nan" if node in sets else kinds[random.integers(0, 3)] for node in range(leaves - 1)),
-        random.standard_normal(leaves),
+        random.standard_normal((leaves, 1)),
         sets,
     )
 
 
 @examples(150)
 @given(trees=st.lists(draw_trees(), min_size=1, max_size=30), dtype=st.sampled_from(["float32", "float64"]),
-       outputs=st.integers(1, 3), count=st.sampled_from([1, 2, 63, 64, 65, 130]))  # fmt: skip
-def test_any_ensemble(library: Any, trees: list[Tree], dtype: Any, outputs: int, count: int) -> None:
+       outputs=st.integers(1, 3), wide=st.booleans(), count=st.sampled_from([1, 2, 63, 64, 65, 130]))  # fmt: skip
+def test_any_ensemble(library: Any, trees: list[Tree], dtype: Any, outputs: int, wide: bool, count: int) -> None:
     """Rows at every threshold and beside it, missing values and categories: the same sums to the last bit."""
-    groups, bases = tuple(i % outputs for i in range(len(trees))), (0.25, -1.0, 0.0)[:outputs]
-    ensemble = Ensemble(tuple(trees), groups, ("a", "b", "c", "d"), bases, dtype, "identity")
+    bases, width = (0.25, -1.0, 0.0)[:outputs], outputs if wide else 1
+    groups = tuple(0 if wide else i % outputs for i in range(len(trees)))
+    trees = [replace(tree, leaves=tree.leaves * np.arange(1, width + 1)) for tree in trees]
+    ensemble = Ensemble(tuple(trees), groups, ("a", "b", "c", "d"), bases, dtype, "identity", truncates=wide)
     cuts = np.concatenate([np.float32(NUMBERS), *(tree.thresholds for tree in trees)])
     values = [cuts, np.nextafter(cuts, np.float32(np.inf)), np.nextafter(cuts, np.float32(-np.inf)), [np.nan] * 9]
-    x = np.random.default_rng(count).choice(np.concatenate([*values, np.arange(-2, 70)]), (count, FEATURES))
+    x = np.random.default_rng(count).choice(np.concatenate([*values, np.arange(-2, 70), [-0.5]]), (count, FEATURES))
     x = x.astype(np.float32)
     expected = np.tile(np.array(bases, dtype), (count, 1))
     for tree, group in zip(trees, groups, strict=True):
-        expected[:, group] += [tree.leaves[find_leaf(tree, row)].astype(dtype) for row in x]
+        expected[:, group : group + width] += [tree.leaves[find_leaf(tree, row, wide)].astype(dtype) for row in x]
     np.testing.assert_array_equal(run(library, ensemble, x), expected)
 
 
@@ -125,9 +127,8 @@ def test_many_thresholds_take_two_bytes_a_rank(library: Any) -> None:
     cuts = np.sort(random.standard_normal(count).astype(np.float32))
     zeros = np.zeros(count, np.int32)
     missing: tuple[Missing, ...] = ("nan",) * count
-    tree = Tree(zeros, cuts, lefts, rights, zeros > 0, missing, np.arange(count + 1.0), {})
+    tree = Tree(zeros, cuts, lefts, rights, zeros > 0, missing, np.arange(count + 1.0)[:, None], {})
     ensemble = Ensemble((tree,), (0,), ("a", "b", "c", "d"), (0.0,), "float64", "identity")
-    assert rank_trees(ensemble).rank_bytes == 2
     x = random.choice(np.append(cuts, np.float32([np.nan, 9, -9])), (500, FEATURES)).astype(np.float32)
     expected = np.where(np.isnan(x[:, 0]), count, np.searchsorted(cuts, x[:, 0]))
     np.testing.assert_array_equal(run(library, ensemble, x)[:, 0], expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,20 +12,30 @@ from builder.base.errors import LowerError
 from builder.compiler.lower.steps.base import Buffer, Step
 from builder.compiler.lower.steps.custom_call_step import CallTensor, make_step
 from builder.compiler.lower.steps.nms_step import CombinedNmsStep, NmsStep
-from builder.importers.rewrites.custom_steps import COMBINED_NMS, NMS, STEPS
+from builder.importers.rewrites.custom_steps import COMBINED_NMS, NMS, STEPS, TREE_SUMS
 
 CONFIGS: dict[str, dict[str, Any]] = {
     NMS: {"overlap": 0.5, "score": 0.0, "decay": 0.0, "overlaps": False},
     COMBINED_NMS: {"per_class": 3, "overlap": 0.5, "score": 0.0, "clip": True},
+    TREE_SUMS: {"most_slots": 3},
 }
-SHAPES = {NMS: ("9x4", "9", "5", "5", ""), COMBINED_NMS: ("2x9x1x4", "2x9x3", "2x5x4", "2x5", "2x5", "2")}
-DTYPES = {NMS: "ffifi", COMBINED_NMS: "fffffi"}
+SHAPES = {
+    NMS: ("9x4", "9", "5", "5", ""),
+    COMBINED_NMS: ("2x9x1x4", "2x9x3", "2x5x4", "2x5", "2x5", "2"),
+    TREE_SUMS: ("5x3", "2x6", "8", "1x4", "1", "1", "2x1", "2", "5x2"),
+}
+DTYPES = {NMS: "ffifi", COMBINED_NMS: "fffffi", TREE_SUMS: "fifhiifff"}
+NAMES = {"f": "float32", "i": "int32", "h": "uint16"}
+RESULTS = {NMS: 3, COMBINED_NMS: 4, TREE_SUMS: 1}
 
 
 def made(target: str, config: bytes | None = None, shapes: tuple[str, ...] = (), dtypes: str = "") -> Step:
     text = json.dumps(CONFIGS.get(target, {})).encode() if config is None else config
     tensors = [
-        ({"f": "float32", "i": "int32"}[dtype], CallTensor(tuple(map(int, filter(None, shape.split("x")))), place))
+        (
+            {"f": "float32", "i": "int32", "h": "uint16"}[dtype],
+            CallTensor(tuple(map(int, filter(None, shape.split("x")))), place),
+        )
         for dtype, shape, place in zip(
             dtypes or DTYPES.get(target, ""),
             shapes or SHAPES.get(target, ()),
@@ -32,7 +43,9 @@ def made(target: str, config: bytes | None = None, shapes: tuple[str, ...] = (),
             strict=False,
         )
     ]
-    return make_step(target, "call", text, tensors[:2], tensors[2:], lambda size: Buffer("arena", 1024, size))
+    operands = len(tensors) - RESULTS.get(target, 0)
+    scratch = partial(Buffer, "arena", 1024)
+    return make_step(target, "call", text, tensors[:operands], tensors[operands:], scratch)
 
 
 def test_a_rewrites_call_is_a_step() -> None:
@@ -68,6 +81,9 @@ def test_another_text_is_refused(target: str, config: bytes) -> None:
         (COMBINED_NMS, ("2x2x1x4", "2x2x3", "2x5x4", "2x5", "2x5", "2")),
         (COMBINED_NMS, ("2x9x1x4", "2x9x3", "2x5x4", "2x6", "2x5", "2")),
         (COMBINED_NMS, ("2x9x1x4", "2x9x3", "2x5x4", "2x5", "2x5", "1")),
+        (TREE_SUMS, ("5x3", "2x6", "8", "1x4", "1", "1", "2x1", "2", "5x1")),
+        (TREE_SUMS, ("5x3", "2x5", "8", "1x4", "1", "1", "2x1", "2", "5x2")),
+        (TREE_SUMS, ("5x3", "2x6", "8", "1x4", "1", "2", "2x1", "2", "5x2")),
     ],
 )
 def test_other_shapes_are_refused(target: str, shapes: tuple[str, ...]) -> None:

@@ -25,16 +25,18 @@ from builder.importers.trees.ranks import pack_trees
 _ZERO = 1e-35
 """The largest absolute value that is zero to LightGBM: kZeroThreshold of include/LightGBM/meta.h, as a float32."""
 
+_TINY = float(np.finfo(np.float32).tiny)
+
 
 def add_leaves(ensemble: Ensemble, x: Any) -> Any:
     """Return the sums [rows, outputs], in the ensemble's dtype and order, for float32 ``x`` [rows, features].
 
     They include the bases and the divisor; ``transform_sums`` makes answers of them.
     """
-    walk = _list_nodes(ensemble.trees)
+    walk = _list_nodes(ensemble.trees, -1.0 if ensemble.truncates else -_TINY)
     dtype, trees = np.dtype(ensemble.dtype), ensemble.trees
     bases = np.zeros(len(ensemble.bases)) if ensemble.base_last else np.array(ensemble.bases)
-    leaves = np.concatenate([tree.leaves.reshape(len(tree.leaves), -1) for tree in trees]).astype(dtype)
+    leaves = np.concatenate([tree.leaves for tree in trees]).astype(dtype)
     width = leaves.shape[1]
     groups = np.array(ensemble.groups, np.int32)
 
@@ -74,9 +76,8 @@ def transform_sums(ensemble: Ensemble, sums: Any) -> Any:
 
 
 def _call_step(name: str, ensemble: Ensemble, decomposition: Callable[..., Any], x: Any) -> Any:
-    packed = pack_trees(ensemble)
-    operands = [jnp.asarray(x, jnp.float32), *packed.arrays]
-    config = json.dumps({"operands": len(operands), **packed.config}, sort_keys=True)
+    operands = [jnp.asarray(x, jnp.float32), *pack_trees(ensemble).arrays]
+    config = json.dumps({"operands": len(operands), "most_slots": 2 * max(len(tree.leaves) for tree in ensemble.trees)})
     return lax.composite(decomposition, name)(*operands, config=config)
 
 
@@ -96,6 +97,7 @@ class _Nodes:
     category_begins: Array  # of the words below, of nodes that compare categories
     category_counts: Array  # 0 for other nodes
     category_words: Array
+    lowest: float  # Categories are numbers above it.
 
     def find_leaves(self, x: Any) -> Any:
         """Return the leaf of each row and tree, int32 [rows, trees], for float32 ``x`` [rows, features]."""
@@ -110,7 +112,7 @@ class _Nodes:
             missing = (at(self.nan) & jnp.isnan(value)) | (at(self.zero) & (jnp.abs(value) <= np.float32(_ZERO)))
             value = jnp.where(jnp.isnan(value), 0, value)
             words = at(self.category_counts)
-            valid = (value > -1) & (value < 32 * words)
+            valid = (value > self.lowest) & (value < 32 * words)
             category = jnp.where(valid, value, 0).astype(jnp.int32)
             word = jnp.asarray(self.category_words)[at(self.category_begins) + category // 32]
             member = valid & ((word >> (category % 32).astype(jnp.uint32)) & 1 == 1)
@@ -122,7 +124,7 @@ class _Nodes:
         return ~lax.fori_loop(0, self.depth, go_down, first)
 
 
-def _list_nodes(trees: Sequence[Tree]) -> _Nodes:
+def _list_nodes(trees: Sequence[Tree], lowest: float) -> _Nodes:
     nodes = np.cumsum([0, *(len(tree.features) for tree in trees)])[:-1]
     leaves = np.cumsum([0, *(len(tree.leaves) for tree in trees)])[:-1]
 
@@ -151,13 +153,13 @@ def _list_nodes(trees: Sequence[Tree]) -> _Nodes:
         begins,
         counts,
         words,
+        lowest,
     )
 
 
 def _avoid_subnormals(thresholds: Array) -> Array:
     """Return thresholds that compare as the subnormal ones do with any other number: XLA takes those for zero."""
-    tiny = np.finfo(np.float32).tiny
-    return np.where(np.abs(thresholds) < tiny, np.where(thresholds < 0, -tiny, np.float32(0)), thresholds)
+    return np.where(np.abs(thresholds) < _TINY, np.where(thresholds < 0, np.float32(-_TINY), np.float32(0)), thresholds)
 
 
 def _pack_categories(trees: Sequence[Tree]) -> tuple[Array, Array, Array]:

@@ -28,7 +28,8 @@ class Tree:
     """A binary tree. A child that is negative is leaf ``~child``; a tree without nodes is one leaf.
 
     ``features``, ``lefts``, ``rights``: int32 [nodes]. ``thresholds``: float32 [nodes]. ``missing_left``: bool [nodes].
-    ``categories``: of the nodes that compare categories, those that go left. ``leaves``: float64 [leaves].
+    ``categories``: of the nodes that compare categories, those that go left. ``leaves``: float64 [leaves, width], where
+    every leaf adds to ``width`` outputs.
     """
 
     features: NDArray[np.int32]
@@ -63,9 +64,10 @@ class Tree:
 class Ensemble:
     """Trees whose leaves are added up, in their order, in ``dtype``.
 
-    ``groups``: for each tree, the output that it adds to. ``bases``: what each output's sum begins with, or ends with
-    if ``base_last``. ``divisor``: the sum is divided by it. ``slope``: of ``sigmoid``, the factor of the sum.
+    ``groups``: for each tree, the first output that it adds to. ``bases``: what each output's sum begins with, or ends
+    with if ``base_last``. ``divisor``: the sum is divided by it. ``slope``: of ``sigmoid``, the factor of the sum.
     ``categories``: the names of a feature's categories in the order of their numbers, where the file has them.
+    ``truncates``: whether a number between -1 and 0 is category 0, rather than none.
     """
 
     trees: tuple[Tree, ...]
@@ -78,6 +80,7 @@ class Ensemble:
     divisor: int = 1
     slope: float = 1.0
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    truncates: bool = False
 
 
 def round_down(thresholds: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float32]:
@@ -97,7 +100,7 @@ def draw_rows(ensemble: Ensemble, count: int) -> NDArray[np.float32]:
     rows = random.standard_normal((count, len(ensemble.features))).astype(np.float32)
     for feature, (thresholds, categories, missing) in _list_cuts(ensemble).items():
         if categories:
-            values = np.arange(max(categories) + 2, dtype=np.float64)
+            values = np.arange(max(categories) + 2) + 0.5  # The fraction is cut off.
         else:
             cuts = np.unique(np.clip(np.array(thresholds, np.float64), -1e37, 1e37))
             values = np.concatenate([cuts[:1] - 1, (cuts[:-1] + cuts[1:]) / 2, cuts[-1:] + 1])

@@ -65,6 +65,7 @@ def _read_ensemble(header: Mapping[str, str], blocks: list[dict[str, str]]) -> E
         _TRANSFORMS[name],
         divisor=len(blocks) // count if averages else 1,
         slope=float(settings.get("sigmoid", 1)),
+        truncates=True,
     )
 
 
@@ -114,7 +115,7 @@ def _read_tree(block: Mapping[str, str]) -> Tree:
         rights.astype(np.int32),
         (kinds & (_DEFAULT_LEFT | _CATEGORICAL)) == _DEFAULT_LEFT,  # NaN is in no category.
         tuple("nan" if kind & _CATEGORICAL else _MISSING[kind >> 2 & 3] for kind in kinds.tolist()),
-        np.array(leaves, np.float64),
+        np.array(leaves, np.float64)[:, None],
         {i: sets[int(thresholds[i])] for i in np.flatnonzero(kinds & _CATEGORICAL).tolist()},
     )
 

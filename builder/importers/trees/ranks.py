@@ -21,6 +21,9 @@ MOST_SLOTS = 1 << 16
 _KINDS: dict[Missing, int] = {"none": 0, "nan": 1, "zero": 2}
 """cf_missing in runtime/trees/trees.h."""
 
+_TRUNCATED, _NOT_NEGATIVE = 1, 2
+"""cf_categories in runtime/trees/trees.h."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -38,7 +41,8 @@ class RankedTrees:
 
     ``thresholds``: float32, sorted, for each of ``columns``. ``nodes``: uint16 [nodes, 4], with the column, the rank,
     and the slots of the left and the right child; the slots of a tree are its nodes and then its leaves. ``counts``:
-    int32 [trees], the nodes of each tree. ``leaves``: [leaves], in the order of the trees.
+    int32 [trees], the nodes of each tree. ``leaves``: [leaves, width], in the order of the trees. ``truncates``: see
+    Ensemble.
     """
 
     columns: tuple[Column, ...]
@@ -46,6 +50,7 @@ class RankedTrees:
     nodes: NDArray[np.uint16]
     counts: NDArray[np.int32]
     leaves: NDArray[np.float64]
+    truncates: bool
 
     @property
     def rank_bytes(self) -> int:
@@ -66,8 +71,9 @@ def pack_columns(trees: RankedTrees) -> tuple[NDArray[np.int32], NDArray[np.floa
             values = np.zeros(max(column.categories, default=0) // 32 + 1, np.uint32)
             for category in column.categories:
                 values[category // 32] |= np.uint32(1 << category % 32)
-        begin, is_set = sum(map(len, words)), column.categories is not None
-        columns.append((column.feature, _KINDS[column.missing], column.missing_left, is_set, len(values), begin))
+        begin = sum(map(len, words))
+        kind = 0 if column.categories is None else _TRUNCATED if trees.truncates else _NOT_NEGATIVE
+        columns.append((column.feature, _KINDS[column.missing], column.missing_left, kind, len(values), begin))
         words.append(values)
     packed = np.concatenate([np.empty(0, np.uint32), *words]).view(np.float32)
     return np.array(columns, np.int32).reshape(-1, 6), packed
@@ -75,21 +81,19 @@ def pack_columns(trees: RankedTrees) -> tuple[NDArray[np.int32], NDArray[np.floa
 
 @dataclass(frozen=True, eq=False)
 class PackedTrees:
-    """INTERIM."""
+    """The arrays of ``cf_trees``, in the order of its fields."""
 
     arrays: tuple[NDArray[np.generic], ...]
-    config: dict[str, int]
 
 
 def pack_trees(ensemble: Ensemble) -> PackedTrees:
-    """INTERIM."""
-    ranked = rank_trees(ensemble)
+    """Return what the kernel reads of an ensemble. Raises ImportModelError if a tree or a column is too large."""
+    ranked, dtype = rank_trees(ensemble), np.dtype(ensemble.dtype)
     columns, thresholds = pack_columns(ranked)
     groups = np.array(ensemble.groups, np.int32)
-    slots = max((2 * int(count) + 1 for count in ranked.counts), default=1)
+    bases = np.zeros(len(ensemble.bases)) if ensemble.base_last else np.array(ensemble.bases)
     return PackedTrees(
-        (columns, thresholds, ranked.nodes, ranked.counts, groups, ranked.leaves, np.array(ensemble.bases)),
-        {"most_slots": slots, "doubles": int(ensemble.dtype == "float64"), "rank_bytes": ranked.rank_bytes},
+        (columns, thresholds, ranked.nodes, ranked.counts, groups, ranked.leaves.astype(dtype), bases.astype(dtype))
     )
 
 
@@ -112,7 +116,8 @@ def rank_trees(ensemble: Ensemble) -> RankedTrees:
         tuple(thresholds.values()),
         np.concatenate([np.empty((0, 4), np.uint16), *nodes]),
         np.array([len(tree.features) for tree in ensemble.trees], np.int32),
-        np.concatenate([np.empty(0), *(tree.leaves for tree in ensemble.trees)]),
+        np.concatenate([tree.leaves for tree in ensemble.trees]),
+        ensemble.truncates,
     )
 
 

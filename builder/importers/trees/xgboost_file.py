@@ -118,7 +118,7 @@ def _read_tree(tree: Mapping[str, Any], weight: np.float32) -> Tree:
         np.where(swapped, first, second).astype(np.int32),
         default_left ^ swapped,
         tuple(_NAN for _ in inner),
-        (conditions[is_leaf] * weight).astype(np.float64),
+        (conditions[is_leaf] * weight).astype(np.float64)[:, None],
         {place: right_sets[node] for place, node in enumerate(inner.tolist()) if node in right_sets},
     )
 

@@ -24,6 +24,7 @@ static uint32_t rank_value(const cf_tree_column *c, const float *thresholds, flo
     if (c->categories) {
         const uint32_t *words = (const uint32_t *)(const void *)thresholds;
         if (!(x > -1.0f && x < 32.0f * (float)c->count)) return 1;
+        if (x < 0 && c->categories == CF_CATEGORIES_NOT_NEGATIVE) return 1;
         const uint32_t category = (uint32_t)x;
         return ~words[category / 32] >> category % 32 & 1;
     }
@@ -36,8 +37,28 @@ static uint32_t rank_value(const cf_tree_column *c, const float *thresholds, flo
     return below;
 }
 
+#define ADD(NAME, NUMBER)                                                                                              \
+    static void NAME(const cf_trees *t, int64_t rows, const uint16_t *leaf, const NUMBER *leaves, NUMBER *sums) {      \
+        for (int64_t r = 0; r < rows; r++) {                                                                           \
+            for (int64_t i = 0; i < t->width; i++) sums[r * t->outputs + i] += leaves[leaf[r] * t->width + i];         \
+        }                                                                                                              \
+    }
+
+ADD(add_floats, float)
+ADD(add_doubles, double)
+
+/* Adds a leaf of a tree to the sums of each row; `first`: the number of the tree's first leaf. */
+static void add_leaves(const cf_trees *t, int64_t tree, int64_t rows, const uint16_t *leaf, int64_t first, void *sums) {
+    const int64_t from = first * t->width, to = t->groups[tree];
+    if (t->doubles) {
+        add_doubles(t, rows, leaf, (const double *)t->leaves + from, (double *)sums + to);
+    } else {
+        add_floats(t, rows, leaf, (const float *)t->leaves + from, (float *)sums + to);
+    }
+}
+
 #define TREES(NAME, RANKS, RANK, MOST)                                                                                 \
-    static void NAME(const cf_trees *t, const float *x, int64_t rows, double *sums, RANKS *ranks, RANKS *masks) {      \
+    static void NAME(const cf_trees *t, const float *x, int64_t rows, void *sums, RANKS *ranks, RANKS *masks) {        \
         for (int64_t c = 0; c < t->columns; c++) {                                                                     \
             const cf_tree_column *column = t->column + c;                                                              \
             RANK *to = (RANK *)(ranks + c);                                                                            \
@@ -47,7 +68,7 @@ static uint32_t rank_value(const cf_tree_column *c, const float *thresholds, flo
             }                                                                                                          \
         }                                                                                                              \
         const cf_tree_node *node = t->node;                                                                            \
-        const double *leaves = t->leaves;                                                                              \
+        int64_t first = 0;                                                                                             \
         for (int64_t tree = 0; tree < t->trees; tree++) {                                                              \
             const int32_t nodes = t->counts[tree];                                                                     \
             masks[0] = (RANKS){0} - 1;                                                                                 \
@@ -61,29 +82,22 @@ static uint32_t rank_value(const cf_tree_column *c, const float *thresholds, flo
                 const RANK *at = (const RANK *)(masks + nodes + leaf);                                                 \
                 for (int r = 0; r < ROWS; r++) numbers[r] |= (uint16_t)(at[r] ? leaf : 0);                             \
             }                                                                                                          \
-            const int32_t group = t->groups[tree];                                                                     \
-            if (t->doubles) {                                                                                          \
-                for (int64_t r = 0; r < rows; r++) sums[r * t->outputs + group] += leaves[numbers[r]];                 \
-            } else {                                                                                                   \
-                for (int64_t r = 0; r < rows; r++) {                                                                   \
-                    const float sum = (float)sums[r * t->outputs + group] + (float)leaves[numbers[r]];                 \
-                    sums[r * t->outputs + group] = sum;                                                                \
-                }                                                                                                      \
-            }                                                                                                          \
-            leaves += nodes + 1;                                                                                       \
+            add_leaves(t, tree, rows, numbers, first, sums);                                                           \
+            first += nodes + 1;                                                                                        \
         }                                                                                                              \
     }
 
 TREES(run_bytes, ranks8, uint8_t, 255)
 TREES(run_words, ranks16, uint16_t, 65535)
 
-void cf_run_trees(const cf_trees *t, const float *x, double *sums, void *scratch) {
+void cf_run_trees(const cf_trees *t, const float *x, void *sums, void *scratch) {
+    const size_t size = (size_t)t->outputs * (t->doubles ? sizeof(double) : sizeof(float));
     int words = 0;
     for (int64_t c = 0; c < t->columns; c++) words |= !t->column[c].categories && t->column[c].count > 255;
     for (int64_t row = 0; row < t->rows; row += ROWS) {
         const int64_t rows = t->rows - row < ROWS ? t->rows - row : ROWS;
-        double *to = sums + row * t->outputs;
-        for (int64_t i = 0; i < rows * t->outputs; i++) to[i] = t->bases[i % t->outputs];
+        uint8_t *to = (uint8_t *)sums + (size_t)row * size;
+        for (int64_t r = 0; r < rows; r++) memcpy(to + (size_t)r * size, t->bases, size);
         const float *from = x + row * t->features;
         if (words) {
             run_words(t, from, rows, to, scratch, (ranks16 *)scratch + t->columns);

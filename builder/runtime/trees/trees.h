@@ -6,6 +6,9 @@
 
 typedef enum { CF_MISSING_NONE, CF_MISSING_NAN, CF_MISSING_ZERO } cf_missing;
 
+/* What a column of categories takes for one, its fraction cut off: numbers above -1, or those that are not negative. */
+typedef enum { CF_NO_CATEGORIES, CF_CATEGORIES_TRUNCATED, CF_CATEGORIES_NOT_NEGATIVE } cf_categories;
+
 /* A feature whose value becomes a rank: the number of its thresholds below it; or, of categories, 0 if it is among
  * them and 1 if not. `thresholds`: the first of `count` sorted numbers, or of as many words of 32 categories. */
 typedef struct {
@@ -19,16 +22,17 @@ typedef struct {
 
 typedef struct {
     int64_t rows, features, columns, trees, outputs;
+    int64_t width;      /* of a leaf: a tree adds to so many outputs, from that of its group on */
     int32_t most_slots; /* of the largest tree */
-    int32_t doubles;    /* whether sums are of float64 */
+    int32_t doubles;    /* whether leaves, bases and sums are of float64, and not of float32 */
     const cf_tree_column *column;
     const float *thresholds;
     const cf_tree_node *node;
     const int32_t *counts, *groups; /* for each tree: its nodes, and the output that it adds to */
-    const double *leaves, *bases;
+    const void *leaves, *bases;
 } cf_trees;
 
-/* Adds the leaves of `rows` rows of float32 features up, in the order of the trees. `scratch`: of cf_trees_scratch. */
-void cf_run_trees(const cf_trees *trees, const float *x, double *sums, void *scratch);
+/* Adds up the leaves of `rows` rows of float32 features to the bases, in the order of the trees. */
+void cf_run_trees(const cf_trees *trees, const float *x, void *sums, void *scratch);
 
 #endif

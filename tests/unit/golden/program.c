@@ -184,6 +184,7 @@ static cf_status run_program(cf_context *context) {
             .columns = 2,
             .trees = 1,
             .outputs = 1,
+            .width = 1,
             .most_slots = 3,
             .doubles = 1,
             .column = (void *)WEIGHTS(0u),
@@ -194,7 +195,7 @@ static cf_status run_program(cf_context *context) {
             .leaves = (void *)WEIGHTS(320u),
             .bases = (void *)WEIGHTS(384u),
         };
-        cf_run_trees(&trees, (const float *)ARENA(0u), (double *)ARENA(64u), ARENA(128u));
+        cf_run_trees(&trees, (const float *)ARENA(0u), ARENA(64u), ARENA(128u));
     }
     { /* gather.10 */
         static const cf_gather gather = {CF_INT8, CF_S32, 0, 1, 4, 3, 2};

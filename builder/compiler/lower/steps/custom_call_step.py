@@ -38,12 +38,12 @@ class CustomCall:
 ReadCall = Callable[[CustomCall], Step]
 """A function that reads the step of a call, or raises ValueError, LookupError or TypeError if no rewrite writes it."""
 
-_CALLS: dict[str, tuple[tuple[str, ...], ReadCall]] = {}
-"""Dtypes of operands and results, and the reader, of each target."""
+_CALLS: dict[str, tuple[tuple[tuple[str, ...], ...], ReadCall]] = {}
+"""Possible dtypes of operands and results, and the reader, of each target."""
 
 
-def reads_call(target: str, dtypes: tuple[str, ...]) -> Callable[[ReadCall], ReadCall]:
-    """Register the decorated function for calls of ``target`` whose operands and results have these ``dtypes``."""
+def reads_call(target: str, *dtypes: tuple[str, ...]) -> Callable[[ReadCall], ReadCall]:
+    """Register the decorated function for calls of ``target`` whose operands and results have one of ``dtypes``."""
 
     def register(read: ReadCall) -> ReadCall:
         _CALLS[target] = dtypes, read
@@ -89,8 +89,8 @@ def make_step(
     dtypes, make = _CALLS[target]
     actual = tuple(dtype for dtype, _ in (*inputs, *outputs))
     try:
-        if actual != dtypes:
-            raise ValueError(f"operands and results are {actual}, not {dtypes}")
+        if actual not in dtypes:
+            raise ValueError(f"operands and results are {actual}, not {' or '.join(map(str, dtypes))}")
         read, written = (tuple(t for _, t in side) for side in (inputs, outputs))
         return make(CustomCall(name, json.loads(config), read, written, scratch))
     except (ValueError, LookupError, TypeError) as error:

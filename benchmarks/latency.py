@@ -25,7 +25,12 @@ TURN_SECONDS = 0.05
 
 
 def measure(
-    network: Network, setting: Setting, rounds: int, engines: Sequence[str], outputs: Sequence[Output]
+    network: Network,
+    setting: Setting,
+    rounds: int,
+    engines: Sequence[str],
+    outputs: Sequence[Output],
+    ours: str = OURS,
 ) -> dict[str, Any]:
     """Return milliseconds by engine, and the excluded engines with reasons. ``outputs`` are its fetches."""
     excluded: dict[str, str] = {}
@@ -50,7 +55,7 @@ def measure(
         "cpus": setting.cpus,
         "engines": {name: _summary(own) | answers[name] for name, own in turns.items()},
         "excluded": excluded,
-        **compare({name: values for name, values in medians.items() if not KINDS[name].int8}),
+        **compare({name: values for name, values in medians.items() if not KINDS[name].int8}, ours),
     }
     bytes_ = {name: values for name, values in medians.items() if KINDS[name].int8}
     return figures | ({"int8": compare_int8(bytes_, medians.get(OURS))} if bytes_ else {})
@@ -107,7 +112,7 @@ def _summary(turns: list[list[float]]) -> dict[str, Any]:
 
 def compare(medians: dict[str, list[float]], ours: str = OURS) -> dict[str, Any]:
     """Return the best peer (smallest median) and its time over that of ``ours``, with the ratio's spread."""
-    peers = {name: median(values) for name, values in medians.items() if name != ours}
+    peers = {name: median(values) for name, values in medians.items() if not name.startswith(OURS)}
     if ours not in medians or not peers:
         return {"best_peer": None, "ratio": None}
     best = min(peers, key=lambda name: peers[name])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.engines import ENGINES
+from benchmarks.engines import ENGINES, Kind
 from builder import __version__
 
 _FLAGS = (
@@ -102,10 +103,10 @@ def said(machine: dict[str, Any]) -> str:
     return f"{name(machine)} ({numbers}), {machine['cpus']} CPUs, {flags}; {machine['system']}"
 
 
-def versions() -> dict[str, str]:
-    """Return the version of every engine that is installed."""
+def versions(kinds: Iterable[Kind] = ENGINES.values()) -> dict[str, str]:
+    """Return the version of each of the engines that is installed."""
     installed = {"coldforge": __version__}
-    for package in (*(kind.package for kind in ENGINES.values() if kind.package), "nncf"):
+    for package in (*(kind.package for kind in kinds if kind.package), "nncf"):
         try:
             installed[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:

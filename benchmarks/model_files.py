@@ -16,7 +16,7 @@ from builder.config import ModelSpec, read_spec
 SUFFIXES = (".toml", ".onnx", ".tflite")
 
 
-def _refuse_keras() -> NoReturn:
+def refuse_keras() -> NoReturn:
     raise NotImplementedError("a published file is not made by Keras")
 
 
@@ -61,4 +61,4 @@ def find_network(argument: str) -> Network:
         return named(argument)
     stem = place.parent.name if place.name == "model.toml" else place.stem
     name = re.sub("[^a-z0-9]+", "-", stem.lower()).strip("-")
-    return ModelFile(name, place.name, _refuse_keras, (1.15, 1.15), path=place).batched(int(batch or 1))
+    return ModelFile(name, place.name, refuse_keras, (1.15, 1.15), path=place).batched(int(batch or 1))

@@ -182,15 +182,15 @@ def _build(network: Network) -> Bundle:
     return build_bundle(workspace(network)).bundle
 
 
-def workspace(network: Network) -> Any:
-    """Return a workspace for the build of ``network``, and write its model.toml."""
+def workspace(network: Network, source: str = "keras/model.keras") -> Any:
+    """Return a workspace for the build of ``network`` from the file ``source``, and write its model.toml."""
     from builder.config import read_spec
     from builder.pipeline.workspace import Workspace
 
     project = BenchProject(ROOT)
     shutil.copytree(ROOT / "layers" / "dependencies", project.layers / "dependencies", dirs_exist_ok=True)
     spec = network.folder / "model.toml"
-    model = f'source = "keras/model.keras"\nname = "{network.key}"\nbatch = {network.batch}'
+    model = f'source = "{source}"\nname = "{network.key}"\nbatch = {network.batch}'
     text = f"[model]\n{model}\n\n[limits]\nzipped = 262_144_000\n"
     if network.batch > 1:
         # For some of so many random images, a stirred network amplifies float32's own errors, with XLA, too. The

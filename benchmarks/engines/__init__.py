@@ -123,5 +123,23 @@ INT8: dict[str, Kind] = {
 }
 """The same engines with int8 weights and activations."""
 
-KINDS: dict[str, Kind] = ENGINES | INT8
+TREES_OURS, TREES_AVX2 = "coldforge_trees", "coldforge_trees_avx2"
+TREES: dict[str, Kind] = {
+    name: Kind(label, "trees", "Trees", f"../../{model}", "", package)
+    for name, label, model, package in (
+        (TREES_OURS, "coldforge", "coldforge/libmodel.so", None),
+        (TREES_AVX2, "coldforge, AVX2", "coldforge/libmodel.so", None),
+        ("lightgbm", "LightGBM", "trained/model.txt", "lightgbm"),
+        ("xgboost", "XGBoost", "trained/model.json", "xgboost-cpu"),
+        ("forest", "scikit-learn", "trained/model.joblib", "scikit-learn"),
+        ("onnxruntime_trees", "ONNX Runtime", "onnx/model.onnx", "onnxruntime"),
+        ("lleaves", "lleaves", "lleaves/model.bin", "lleaves"),
+        ("tl2cgen", "tl2cgen", "tl2cgen/model.so", "tl2cgen"),
+        ("gtil", "treelite GTIL", "gtil/model.tl", "treelite"),
+    )
+}
+"""The engines of ensembles of trees, in benchmarks/trees.py alone: none but ours has code for AVX-512."""
+TREES[TREES_AVX2] = replace(TREES[TREES_AVX2], environment=ENGINES[OURS].avx2 or {})
+
+KINDS: dict[str, Kind] = ENGINES | INT8 | TREES
 """All engines by name."""

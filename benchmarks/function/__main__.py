@@ -1,4 +1,4 @@
-"""``python -m benchmarks.function [emotion|minilm]``: prepare, measure, report. ``--quick`` shows that it works."""
+"""``python -m benchmarks.function [SUBJECT]``: prepare, measure, report. ``--quick`` shows that it works."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.function import report
-from benchmarks.function.functions import SUBJECTS, Subject, installed, make
+from benchmarks.function.functions import SUBJECTS, TREES, Subject, installed, make
 from benchmarks.function.measure import measure, one_cpu
 from benchmarks.models import ROOT
 from benchmarks.report import write_json
@@ -63,6 +63,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _event(subject: Subject) -> dict[str, Any]:
+    if subject is TREES:
+        return {"inputs": {"input": [[i / 28 for i in range(28)]]}}
     return image_event(PICTURE) if subject.service == "pictures" else {"text": TEXT}
 
 

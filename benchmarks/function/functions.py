@@ -18,6 +18,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from benchmarks.models import FOLDER, NETWORKS, ROOT
+from benchmarks.tree_cases import find_model
 from builder.base.lambda_python import PythonInterpreter
 from builder.base.project import cache_folder
 from builder.measure.local import emulator_parts
@@ -38,6 +39,7 @@ class Kind:
     """A function. ``source``: a peer's file below handlers/, which imports ``distributions``.
 
     ``models``: a peer's files below the subject's ``models``; ``layer``: our layer below the subject's ``place``.
+    ``other_model``: whether it cannot have our model, so that its answers are others.
     """
 
     label: str
@@ -47,6 +49,7 @@ class Kind:
     models: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
     layer: str = ""
+    other_model: bool = False
 
 
 _EMPTY = Kind("nothing", "answers at once: Python's start and Lambda's runtime client", "empty")
@@ -117,6 +120,23 @@ _TEXTS: dict[str, Kind] = {
 }
 
 
+TREE_PEERS = {
+    "lightgbm": ("LightGBM", "lightgbm-100x63-binary", "lightgbm"),
+    "onnxruntime": ("ONNX Runtime", "lightgbm-100x63-binary", "onnxruntime_trees"),
+    "xgboost-cpu": ("XGBoost", "xgboost-100x6-binary", "xgboost"),
+    "scikit-learn": ("scikit-learn", "forest-100x63-binary", "forest"),
+}
+"""Of each package its label, its case in benchmarks/tree_cases.py, and the engine whose model it has."""
+_TREES: dict[str, Kind] = {
+    EMPTY: _EMPTY,
+    OURS: Kind("coldforge", "the function as deployed, with LightGBM's 100 trees", layer="dist/trees/layer"),
+    **{
+        name: Kind(label, model[0], "trees", (name,), (str(find_model(*model)),), other_model=name[0] in "xs")
+        for name, (label, *model) in TREE_PEERS.items()
+    },
+}
+
+
 @dataclass(frozen=True)
 class Subject:
     """The example that the functions serve. ``models``: the folder of the peers' files.
@@ -167,7 +187,19 @@ MINILM = Subject(
     _TEXTS,
     "texts",
 )
-SUBJECTS = {subject.name: subject for subject in (EMOTION, MINILM)}
+TREES = Subject(
+    "trees",
+    "A function for rows of a table",
+    "100 trees (benchmarks/tree_cases.py)",
+    "They have the same Powertools set-up and the same packages beside it. A row of 28 numbers comes in, and two "
+    "probabilities go out.",
+    "probabilities",
+    FOLDER / "function-trees",
+    FOLDER / "function-trees",
+    _TREES,
+    "tree_engines",
+)
+SUBJECTS = {subject.name: subject for subject in (EMOTION, MINILM, TREES)}
 
 
 @dataclass(frozen=True)
@@ -176,6 +208,7 @@ class Function:
 
     emulator: LambdaEmulator
     sizes: dict[str, int]
+    other_model: bool = False
 
 
 def installed(kind: Kind) -> bool:
@@ -220,7 +253,7 @@ def make(subject: Subject, name: str, python: PythonInterpreter) -> Function:
         environment={"PYTHONPATH": ":".join(map(str, search)), **dict(kind.environment)},
         handler="app.lambda_handler" if kind.source else HANDLER,
     )
-    return Function(emulator, sizes)
+    return Function(emulator, sizes, kind.other_model)
 
 
 def _pack(subject: Subject, kind: Kind, task: Path) -> None:

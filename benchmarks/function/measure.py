@@ -57,7 +57,7 @@ def measure(
     labels: dict[str, dict[str, float]] = {}
     for name in functions:
         try:
-            labels[name] = _check(functions[name], event, labels.get(OURS))
+            labels[name] = _check(functions[name], event, None if functions[name].other_model else labels.get(OURS))
         except FunctionFailed as error:
             excluded[name] = str(error)
     measured: dict[str, list[dict[str, float]]] = {name: [] for name in functions if name not in excluded}

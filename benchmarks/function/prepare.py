@@ -12,9 +12,9 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks import bert_onnx
+from benchmarks import bert_onnx, prepare_trees
 from benchmarks import prepare as peers
-from benchmarks.function.functions import EMOTION, MINILM, OURS, Subject
+from benchmarks.function.functions import EMOTION, MINILM, OURS, TREE_PEERS, TREES, Subject
 from benchmarks.models import NETWORKS, ROOT
 from builder.base.cache import compute_digest, run_cached
 from builder.config import ModelSpec, read_spec
@@ -49,6 +49,12 @@ def main() -> None:
     if sys.argv[1] == EMOTION.name:
         peers.prepare(NETWORKS[EMOTION.name])
         _describe(EMOTION, _bundle(EMOTION, read_spec(ROOT / "examples" / "emotion" / "model.toml")))
+    elif sys.argv[1] == TREES.name:
+        for _, *model in TREE_PEERS.values():
+            prepare_trees.prepare(*model)
+        spec = TREES.place / "model.toml"
+        spec.write_text(f'[model]\nname = "trees"\nsource = "{TREES.kinds["lightgbm"].models[0]}"\n')
+        _describe(TREES, _bundle(TREES, read_spec(spec)))
     else:
         spec = _minilm()
         _bundle(MINILM, spec)

@@ -32,6 +32,11 @@ TITLES = {
 }
 
 
+def read_subjects() -> list[Results]:
+    """Read the results of every subject that are kept."""
+    return [read_results(f"function-{name}") for name in SUBJECTS if (RESULTS / f"function-{name}.json").exists()]
+
+
 def subject(results: Results) -> Subject:
     return SUBJECTS[results.get("subject", "emotion")]
 
@@ -131,7 +136,7 @@ def main() -> None:
     if len(sys.argv) > 1:
         results = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
         write_json(results, RESULTS / f"function-{results['subject']}.json")
-    PAGE.write_text(page([read_results(f"function-{name}") for name in SUBJECTS]), encoding="utf-8")
+    PAGE.write_text(page(read_subjects()), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ from copy import deepcopy
 
 from benchmarks import machine, readme_table, report
 from benchmarks.function import report as function_report
-from benchmarks.function.functions import SUBJECTS
 
 FIRST, *OTHERS = report.read_machines()
 
@@ -15,7 +14,7 @@ def test_the_pages_are_what_was_measured() -> None:
     secondary = (report.read_results(name) for name in ("batch16", "minilm"))
     written = report.PAGE.read_text(encoding="utf-8")
     assert written == report.page([FIRST, *OTHERS], *secondary), "run `python -m benchmarks.report`"
-    functions = [report.read_results(f"function-{name}") for name in SUBJECTS]
+    functions = function_report.read_subjects()
     written = function_report.PAGE.read_text(encoding="utf-8")
     assert written == function_report.page(functions), "run `python -m benchmarks.function.report`"
     shown = readme_table.PLACE.search(readme_table.README.read_text(encoding="utf-8"))

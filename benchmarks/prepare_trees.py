@@ -81,7 +81,7 @@ def convert(case: TreeCase, engine: str, trained: Path, target: Path) -> None:
         if case.framework == "forest":
             model = treelite.sklearn.import_model(load(trained))
         else:
-            model = getattr(treelite.Model, f"from_{case.framework}")(load(trained))
+            model = getattr(treelite.frontend, f"from_{case.framework}")(load(trained))
         if engine == "gtil":
             model.serialize(target)
         else:

@@ -58,10 +58,11 @@ class RankedTrees:
         return 1 if max(map(len, self.thresholds), default=0) <= np.iinfo(np.uint8).max else 2
 
 
-def pack_columns(trees: RankedTrees) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Return what the kernel reads of columns, as ``cf_tree_column`` [columns, 6], and all of their thresholds.
+def pack_columns(trees: RankedTrees) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return what the kernel reads of columns, as ``cf_tree_column`` [columns, 6], and the bits of their thresholds.
 
-    A column of categories has bits in the place of thresholds, 32 in a word, of those that go left.
+    A column of categories has a bit of each that goes left in the place of thresholds, 32 in a word. They are integers,
+    since compilers change the bits of a float32 that is a signalling NaN.
     """
     columns: list[tuple[int, ...]] = []
     words: list[NDArray[np.uint32]] = []
@@ -75,7 +76,7 @@ def pack_columns(trees: RankedTrees) -> tuple[NDArray[np.int32], NDArray[np.floa
         kind = 0 if column.categories is None else _TRUNCATED if trees.truncates else _NOT_NEGATIVE
         columns.append((column.feature, _KINDS[column.missing], column.missing_left, kind, len(values), begin))
         words.append(values)
-    packed = np.concatenate([np.empty(0, np.uint32), *words]).view(np.float32)
+    packed = np.concatenate([np.empty(0, np.uint32), *words]).view(np.int32)
     return np.array(columns, np.int32).reshape(-1, 6), packed
 
 

@@ -9,7 +9,7 @@ from builder.compiler.lower.steps.custom_call_step import CustomCall, reads_call
 from builder.compiler.lower.steps.printing import format_fields, format_pointer, format_starts
 from builder.importers.rewrites.custom_steps import TREE_SUMS
 
-_OPERANDS = ("float32", "int32", "float32", "uint16", "int32", "int32")
+_OPERANDS = ("float32", "int32", "int32", "uint16", "int32", "int32")
 
 
 @dataclass(frozen=True)

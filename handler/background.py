@@ -56,7 +56,9 @@ def answer_file(
     """Answer ``task``, an object with the bytes ``data``, as ``answer_task`` does. Raises HandlerError."""
     description, limits = server.find_description(None), server.limits
     kind = find_file_kind(description)
-    if kind is None or not kind.stands_alone or (description.text_alone and task.key.endswith(".json")):
+    is_json = task.key.endswith(".json") if description.text_alone else not task.key.lower().endswith(".csv")
+    may_be_json = description.text_alone or description.table
+    if kind is None or not kind.stands_alone or (may_be_json and is_json):
         # The model needs or allows more than a file, so the object is a request in JSON.
         try:
             event = parse_message(data.decode("utf-8-sig"))

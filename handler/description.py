@@ -158,6 +158,18 @@ class ExampleInput(NamedTuple):
     features: tuple[ExampleFeature, ...]
 
 
+class TableInput(NamedTuple):
+    """A table, whose rows callers give by the names of its columns: ``feed`` [batch, columns].
+
+    ``feed`` is empty where each column is an input of its own, with one element for each item. ``categories``: for a
+    column whose values have names, the number of each.
+    """
+
+    feed: str
+    columns: tuple[str, ...]
+    categories: Mapping[str, Mapping[str, int]] = MappingProxyType({})
+
+
 class Output(NamedTuple):
     """The settings that turn a fetch into an answer."""
 
@@ -214,6 +226,7 @@ class Description(NamedTuple):
     text: TextInput | None = None
     strings: tuple[StringInput, ...] = ()
     examples: ExampleInput | None = None
+    table: TableInput | None = None
     others: tuple[Any, ...] = ()  # in the first signature: a Description for each of the others
 
     @property
@@ -351,6 +364,7 @@ def _parse_signature(data: dict[str, Any], own: dict[str, Any]) -> Description:
         strings=tuple(_make_record(StringInput, strings) for strings in own.get("strings", [])),
         text=_make_record(TextInput, own["text"]) if own.get("text") else None,
         examples=_parse_examples(own["examples"]) if own.get("examples") else None,
+        table=_parse_table(own["table"]) if own.get("table") else None,
     )
 
 
@@ -390,6 +404,23 @@ def _parse_examples(data: dict[str, Any]) -> ExampleInput:
     return ExampleInput(data["name"], tuple(features))
 
 
+def _parse_table(data: dict[str, Any]) -> TableInput:
+    categories = {column: _number_names(names) for column, names in data.get("categories", {}).items()}
+    return TableInput(data.get("feed", ""), tuple(data["columns"]), categories)
+
+
+def _number_names(names: Sequence[str]) -> dict[str, int]:
+    """Return the number of each of ``names``, which are also known as other programs write them: 1 as 1.0, or True."""
+    numbers = {name: number for number, name in enumerate(names)}
+    for name in names:
+        written = name.removesuffix(".0")
+        others = (written, f"{written}.0") if written.lstrip("-").isdecimal() else ()
+        others = (name.lower(), name.lower().capitalize()) if name.lower() in ("true", "false") else others
+        for other in others:
+            numbers.setdefault(other, numbers[name])
+    return numbers
+
+
 def _require_consistent(description: Description) -> None:
     batch, fetches = description.batch, {port.name for port in description.answers}
     for output in description.outputs:
@@ -424,6 +455,13 @@ def _require_consistent(description: Description) -> None:
         raise ValueError(f"strings that do not begin with the batch, {batch}")
     if not description.string_feeds <= sizes.keys():
         raise ValueError("strings that become no feeds")
+    if table := description.table:
+        ports = [port for port in description.caller_inputs if table.feed in ("", port.name)]
+        own = (table.feed,) if table.feed else table.columns
+        if {port.name for port in ports} != set(own) or len(set(table.columns)) != len(table.columns):
+            raise ValueError("a table of other columns than the model's inputs")
+        if any(port.elements != batch * (len(table.columns) if table.feed else 1) for port in ports):
+            raise ValueError(f"a table whose columns do not hold {batch} rows")
     if description.examples and {f.name for f in description.examples.features} != {
         p.name for p in description.caller_inputs
     }:

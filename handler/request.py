@@ -28,10 +28,11 @@ _ADDRESSES = ("https://", "http://", "s3://")
 
 
 class File(NamedTuple):
-    """An encoded file of an image or a recording. ``where`` names it in messages, such as ``"images"[2]``."""
+    """An encoded file of an image or a recording, or CSV. ``where`` names it in messages, such as ``"images"[2]``."""
 
     data: bytes
     where: str
+    media: str = ""  # its type with parameters, where it is known
 
 
 class Reference(NamedTuple):
@@ -75,7 +76,7 @@ class Request(NamedTuple):
 def encoded_file(value: object, where: str, most: int) -> File:
     """Return the file in ``value``, base64 text or a ``data:`` URL of at most ``most`` bytes. Raises HandlerError."""
     if not isinstance(value, str):
-        raise WrongTypeError(f"{where} must be a string of base64, not {_name_json_type(value)}")
+        raise WrongTypeError(f"{where} must be a string of base64, not {name_json_type(value)}")
     if value[:8].lower().startswith(_ADDRESSES):
         raise NotBase64Error(
             f"{where} is an address, not a file in base64; send the file itself, or to /predict in the address's place "
@@ -115,7 +116,7 @@ def read_source(value: object, where: str, most: int) -> File | Reference:
 def check_text(value: object, where: str, limits: RequestLimits) -> str:
     """Return the text ``value``. Raises WrongTypeError, WrongFieldError, TooLargeError, NotTextError."""
     if not isinstance(value, str):
-        raise WrongTypeError(f"{where} must be a string, not {_name_json_type(value)}")
+        raise WrongTypeError(f"{where} must be a string, not {name_json_type(value)}")
     if not value:
         raise WrongFieldError(f"{where} is empty; a text is needed")
     if len(value) > limits.characters:
@@ -203,6 +204,7 @@ def make_feeds(inputs: Mapping[str, bytes], description: Description) -> list[by
     return [data.ljust(port.size * wanted // batch, b"\0") for data, port in zip(feeds, description.feeds, strict=True)]
 
 
-def _name_json_type(value: object) -> str:
-    names = {dict: "an object", list: "a list", bool: "true or false", type(None): "null"}
+def name_json_type(value: object) -> str:
+    """Return the kind of a JSON value, in words."""
+    names = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")

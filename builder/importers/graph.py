@@ -77,11 +77,24 @@ class ExamplePort:
 
 
 @dataclass(frozen=True)
+class TablePort:
+    """The columns of a table, which are those of ``feed``, or, where it is empty, an input each.
+
+    ``categories``: see ``PortInfo``.
+    """
+
+    feed: str = ""
+    columns: tuple[str, ...] = ()
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class CallerInputs:
     """The inputs that callers of one signature give in the place of tensors."""
 
     strings: tuple[StringPort, ...] = ()
     examples: ExamplePort | None = None
+    table: TablePort | None = None
 
 
 class GraphFile:
@@ -122,6 +135,7 @@ class FrozenGraph:
     """Variables that the graph writes; ``tensor`` is the handle's node, and ``state.npz`` has the first values."""
     strings: tuple[StringPort, ...] = ()
     examples: ExamplePort | None = None
+    table: TablePort | None = None
     warnings: tuple[str, ...] = ()
     """Copied from ``ModelPorts``."""
     origin: str = ""  # For a Keras model, the versions that wrote and read it.
@@ -129,7 +143,7 @@ class FrozenGraph:
     @property
     def caller_inputs(self) -> CallerInputs:
         """The inputs in the place of tensors."""
-        return CallerInputs(self.strings, self.examples)
+        return CallerInputs(self.strings, self.examples, self.table)
 
     @property
     def reference_path(self) -> Path:

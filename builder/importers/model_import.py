@@ -8,7 +8,7 @@ from pathlib import Path
 from builder.base.errors import ImportModelError
 from builder.config import FeedSpec, FetchSpec, ModelSpec, Source
 from builder.config.tensor import c_identifier
-from builder.importers.graph import FrozenGraph
+from builder.importers.graph import FrozenGraph, TablePort
 from builder.importers.loaded import LoadedModel
 from builder.importers.ports import ModelPorts
 from builder.importers.shapes import check_dtype, describe_fixed_batch, pin_shapes
@@ -75,10 +75,27 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     example_port = examples.make_input({*raw.feeds, *(port.name for port in inputs)}) if examples else None
     graph = write_frozen(raw, shapes, fetches, spec, folder, inputs, example_port)
     check_outputs(spec, graph)
-    if warnings or origin:
-        graph = replace(graph, warnings=warnings, origin=origin)
+    table = _find_table(loaded.ports, spec, graph)
+    if warnings or origin or table:
+        graph = replace(graph, warnings=warnings, origin=origin, table=table)
         graph.save()
     return graph
+
+
+def _find_table(ports: ModelPorts, spec: ModelSpec, graph: FrozenGraph) -> TablePort | None:
+    """Return the columns of the only feed, or all inputs of a model where each has one element for each item."""
+    if spec.image or spec.audio or spec.text:
+        return None
+    if len(ports.feeds) == 1 and len(graph.feeds) == 1 and (columns := ports.feeds[0].columns):
+        named = len(set(columns)) == len(columns) == graph.feeds[0].spec.elements // spec.batch
+        return TablePort(graph.feeds[0].spec.name, columns, ports.feeds[0].categories) if named else None
+    computed = {name for port in graph.strings for name in port.feeds}
+    shapes = {port.spec.name: port.spec.shape for port in graph.feeds if port.spec.name not in computed}
+    shapes |= {port.name: port.shape for port in graph.strings}
+    if len(shapes) < 2 or any(shape not in ((spec.batch,), (spec.batch, 1)) for shape in shapes.values()):
+        return None
+    names = {name: texts for port in ports.feeds for name, texts in port.categories.items() if name in shapes}
+    return TablePort("", tuple(shapes), names)
 
 
 def open_source(

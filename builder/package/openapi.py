@@ -153,6 +153,8 @@ def _describe_predict(models: list[Description], limits: RequestLimits) -> Schem
     if any(model.text_alone for model in models):
         content["text/plain"] = {"schema": TEXTS.make_schema(limits)}
     alone = [model for model in models if len(model.feeds) == 1]
+    if any(model.table for model in models):
+        content["text/csv"] = {"schema": TEXT}
     images, sound = any(model.image for model in alone), any(model.audio for model in alone)
     if images or sound:
         content |= {media: {"schema": {}} for media in (*IMAGE_TYPES * images, *_AUDIO_TYPES * sound)}
@@ -240,13 +242,31 @@ def _predict_bodies(model: Description, named: Schema, limits: RequestLimits) ->
         rest = {"inputs": _describe_inputs(others)} if others else {}
         in_runs = not others and (model.batched or model.image)  # The function takes as many as it has memory for.
         most = kind.most_elements(limits) if in_runs else min(kind.most_elements(limits), model.batch)
-        one_schema = kind.make_schema(limits)
+        one_schema = _describe_row(model) if "row" in kind.keys else kind.make_schema(limits)
         several = _make_list(one_schema, most)
         bodies += [
             _make_closed_object(**{key: several if key.endswith("s") else one_schema}, **rest, **named)
             for key in kind.keys
         ]
     return [body | {"properties": body["properties"] | optional} for body in bodies]
+
+
+def _describe_row(model: Description) -> Schema:
+    """Describe a row of a table: an object by the names of columns, or a list in their order."""
+    table = model.table
+    assert table is not None
+    ports = {port.name: port for port in model.caller_inputs}
+    columns: dict[str, Schema] = {}
+    for name in table.columns:
+        port = ports[table.feed or name]
+        kinds = [{"type": "boolean"}, _describe_number(port.dtype)]
+        if names := table.categories.get(name):
+            kinds = [{"enum": [*names]}, *([{"type": ["string", "number", "boolean"]}] if port.nan else [])]
+        columns[name] = {"anyOf": [*kinds, *([{"type": "null"}] if port.nan else [])]}
+    needed = [name for name in table.columns if not ports[table.feed or name].nan]
+    count = {"minItems": len(columns), "maxItems": len(columns)}
+    by_name = _make_closed_object(**columns) | {"required": needed}
+    return {"anyOf": [by_name, {"type": "array", "prefixItems": [*columns.values()], **count}]}
 
 
 def _describe_answers(model: Description) -> dict[str, Schema]:
@@ -389,13 +409,17 @@ def _v1_bodies(model: Description, first: Description, limits: RequestLimits) ->
         column = _make_closed_object(**{model.examples.name: examples})
         bodies.append(_make_exclusive_object(signature, **chosen, inputs=column))
     if model.batched:
+        if model.table and model.table.feed:
+            by_name, _ = _describe_row(model)["anyOf"]
+            rows = _make_list(by_name, limits.items)
+            bodies.append(_make_exclusive_object(signature, **chosen, instances=rows))
         # A request has images or numbers, each with its own limit: so there are lists for each kind.
-        for rows, most in _list_row_schemas(model, limits):
-            item = _describe_inputs(rows)
-            if len(rows) == 1:
-                item = {"anyOf": [*rows.values(), item]}
+        for schemas, most in _list_row_schemas(model, limits):
+            item = _describe_inputs(schemas)
+            if len(schemas) == 1:
+                item = {"anyOf": [*schemas.values(), item]}
             bodies.append(_make_exclusive_object(signature, **chosen, instances=_make_list(item, most)))
-            columns = {name: _describe_column(schema, most) for name, schema in rows.items()}
+            columns = {name: _describe_column(schema, most) for name, schema in schemas.items()}
             bodies += _list_column_bodies(signature, chosen, columns)
         return bodies
     feeds = model.caller_inputs

@@ -21,7 +21,10 @@ from ..typed import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..model import Model
 
-_MODULES = {"image": "image", "audio": "recording", "text": "text", "strings": "strings", "examples": "example"}
+_MODULES = {
+    "image": "image", "audio": "recording", "text": "text", "strings": "strings", "examples": "example",
+    "table": "table",
+}  # fmt: skip
 """The module of each kind, by the field of a Description that is set if a model takes it."""
 
 

@@ -59,7 +59,7 @@ def make_kind(description: Description) -> InputKind:
 
 
 def _read_event(event: dict[str, Any], description: Description, limits: RequestLimits) -> dict[str, Any]:
-    if others := [f'"{key}"' for key in ("inputs", "text", "texts") if key in event]:
+    if others := [f'"{key}"' for key in ("inputs", "text", "texts", "row", "rows") if key in event]:
         raise WrongFieldError(f'"examples" and {others[0]} exclude each other; send one of them')
     if not isinstance(event["examples"], list):
         raise WrongTypeError('"examples" must be a list of base64 strings')

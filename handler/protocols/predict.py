@@ -7,15 +7,18 @@
     {"audio": "<base64>"}                      a recording, in the same forms; answered window by window
     {"text": "…"}                              a text
     {"texts": ["…", …]}                        several; answered in the same order
+    {"row": {"<column>": 3, …}}                a row of a table, for a model of one
+    {"rows": [{…}, […], …]}                    several, also in the order of the columns
     {"inputs": {"<feed>": [[…], …]}}           tensors, for models that take no image; nested, with any number of
                                                items, or flat
     {"inputs": {"<feed>": {"b64": "…"}}}       the same as raw little-endian bytes
 
 Any of them may have ``"model": "<name>"``, for a bundle of several models, and ``"signature": "<name>"``, for a model
 of several signatures; the default is the first. A single input may be called ``input``, whatever its name. The body may
-also be the file itself, a text (``text/plain``), or a form with images (``multipart/form-data``). If the content type
-is missing or curl's default, the first bytes tell a file from JSON. The query may name the ``model``, too. ``top_k``,
-in the query or in the JSON, is the number of classes that are listed; ``options`` has more such keys. The answer is
+also be the file itself, a text (``text/plain``), a table (``text/csv``), or a form with images
+(``multipart/form-data``). If the content type is missing or curl's default, the first bytes tell a file from JSON. The
+query may name the ``model``, too. ``top_k``, in the query or in the JSON, is the number of classes that are listed;
+``options`` has more such keys. The answer is
 
     {"model": {"name": …, "version": …},
      "predictions": [{"<output>": [{"label": …, "probability": …}, …] or numbers}, …],
@@ -149,7 +152,7 @@ def _parse_body(request: HttpRequest, server: Server, left: Callable[[], float])
             if kind
             else "this model takes application/json only"
         )
-    files = [File(request.body, "the body")]
+    files = [File(request.body, "the body", content_type)]
     if media == "multipart/form-data":
         from .multipart import parse_form
 

@@ -3,7 +3,7 @@
 https://www.tensorflow.org/tfx/serving/api_rest. The feed of images also takes image files as ``{"b64": …}``; the feed
 of a text's ids also takes strings, and then the mask and the types are left out. Inputs of strings take JSON strings. A
 model of tf.Examples also takes them as ``{"b64": …}``. Numbers may be NaN, Infinity and -Infinity, which strict JSON
-does not have. All this is as in TensorFlow Serving.
+does not have. All this is as in TensorFlow Serving. A model of a table also takes instances by the names of columns.
 """
 
 from __future__ import annotations
@@ -94,6 +94,13 @@ def _answer_predict(request: HttpRequest, description: Description, server: Serv
         from ..inputs.example import make_request
 
         inference = make_request(examples, description, limits, require_answer)
+    elif rows and _are_table_rows(event["instances"], description):
+        from ..inputs.table import read_rows
+
+        instances = event["instances"]
+        require_answer(len(instances))
+        fields = read_rows(instances, description, limits, lambda number: f'"instances"[{number}]')
+        inference = Request((), **fields, model=description.name, signature=description.signature)
     else:
         columns = _read_rows(event["instances"], description) if rows else _read_columns(event["inputs"], description)
         left = call.count_seconds_left
@@ -153,6 +160,13 @@ def _find_examples(event: dict[str, Any], description: Description) -> list[Any]
         return None
     values = [row[name] if isinstance(row, dict) and set(row) == {name} else row for row in values]
     return [row["b64"] for row in values] if all(map(_is_binary, values)) else None
+
+
+def _are_table_rows(instances: object, description: Description) -> bool:
+    """Return whether ``instances`` begin with an object of a table's columns, which are no inputs."""
+    first = instances[0] if isinstance(instances, list) and instances else None
+    feed = description.table.feed if description.table else ""
+    return bool(feed) and isinstance(first, dict) and first.keys() not in ({feed}, {ALIAS})
 
 
 def _read_rows(instances: object, description: Description) -> dict[str, object]:

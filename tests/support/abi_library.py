@@ -197,6 +197,25 @@ def example_description(*, batch: int = 2) -> dict[str, Any]:
     return _describe("echo", batch, feeds, fetches, image=None, examples=examples, outputs=outputs)
 
 
+def table_description(*, batch: int = 2, nan: bool = True, dtype: str = "float32") -> dict[str, Any]:
+    """A model that gives back the table that it takes: [batch, 3], the columns age, colour and size."""
+    feed, fetch = _port("table", dtype, batch, 3), _port("same", dtype, batch, 3)
+    output = {"name": "same", "fetch": "same", "kind": "raw", "labels": [], "top_k": None}
+    table = {"feed": "table", "columns": ["age", "colour", "size"], "categories": {"colour": ["blue", "red", "5"]}}
+    missing = {"nan": ["table"]} if nan else {}
+    return _describe("echo", batch, [feed], [fetch], image=None, table=table, outputs=[output], **missing)
+
+
+def columns_description(*, batch: int = 2) -> dict[str, Any]:
+    """The same with a feed for each column: age float32, count int64, and well bool."""
+    kinds = {"age": "float32", "count": "int64", "well": "bool"}
+    feeds = [_port(name, dtype, batch, 1) for name, dtype in kinds.items()]
+    fetches = [port | {"name": f"same_{port['name']}"} for port in feeds]
+    outputs = [{"name": p["name"], "fetch": p["name"], "kind": "raw", "labels": [], "top_k": None} for p in fetches]
+    table = {"columns": [*kinds]}
+    return _describe("echo", batch, feeds, fetches, image=None, table=table, outputs=outputs, nan=["age"])
+
+
 def build(folder: Path, description: dict[str, Any], *, abi: int = 1, open_status: int = 0) -> Path:
     """Compile the model of ``description`` (one of those above) to ``folder/libmodel.so``."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,7 @@ from ..typed import Any
 from .predict import format_refusal as format_refusal
 
 PLAYGROUND = __file__.rpartition("/")[0] + "/playground.html"
+LARGEST_FORM = 256  # columns of a table
 PLACE = '<script type="application/json" id="server">[]</script>'
 _POLICY = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -70,7 +71,22 @@ def _describe_model(description: Description) -> dict[str, Any]:
         "audio": description.audio and {"rate": description.audio.rate},
         "kinds": {output.name: output.kind for output in description.outputs},
         "feeds": [{"name": feed.name, "dtype": feed.dtype, "shape": feed.shape} for feed in description.feeds],
+        "columns": _describe_columns(description),
     }
+
+
+def _describe_columns(description: Description) -> list[dict[str, Any]] | None:
+    """Describe the columns of a table that is no larger than a form can be; None for another model."""
+    table = description.table
+    if table is None or len(table.columns) > LARGEST_FORM:
+        return None
+    dtypes = {port.name: port.dtype for port in description.caller_inputs}
+    names = {
+        name: [*known][: len({*known.values()})] for name, known in table.categories.items()
+    }  # not other spellings
+    return [
+        {"name": name, "dtype": dtypes[table.feed or name], "categories": names.get(name)} for name in table.columns
+    ]
 
 
 def _hash_element(page: str, tag: str) -> str:

@@ -102,6 +102,26 @@ def test_a_recording_becomes_its_windows(page: Any, tmp_path: Path) -> None:
     assert not page.find_element(By.ID, "preview").is_displayed()
 
 
+def test_a_row_of_a_table_is_a_form(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLDFORGE_PLAYGROUND", "on")
+    with served(Client.of(tmp_path, abi_library.table_description())) as address:
+        browser.get(address)
+        assert shown(browser, "#kind").text == "A row"
+        labels = browser.find_elements(By.CSS_SELECTOR, "#fields label")
+        assert [label.text.split("\n")[0] for label in labels] == ["age", "colour", "size"]
+        colour = Select(browser.find_element(By.CSS_SELECTOR, "#fields select"))
+        assert [option.text for option in colour.options] == ["", *abi_library.COLOURS]
+        colour.select_by_visible_text("red")
+        browser.find_element(By.CSS_SELECTOR, "#fields input").send_keys("2.5")
+        assert not violations(browser)
+        browser.find_element(By.CSS_SELECTOR, "#tensors button").click()
+        shown(browser, "#answer h2")
+        cells = [row.text.split()[-1] for row in browser.find_elements(By.CSS_SELECTOR, "#answer tbody tr")]
+        assert cells == ["2.50000", "1", "–"]
+        snippet = browser.find_element(By.ID, "snippet").get_attribute("textContent")
+        assert '{"row":{"age":2.5,"colour":"red"}}' in snippet
+
+
 def test_a_text_is_sent_as_it_is_written(page: Any) -> None:
     Select(page.find_element(By.ID, "models")).select_by_visible_text("sized")
     assert shown(page, "#kind").text == "A text"

@@ -22,6 +22,8 @@ POISON = 13
 
 EXPORTS = ("cf_abi_version", "cf_close", "cf_describe", "cf_last_error", "cf_open", "cf_reset", "cf_run")
 DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64")
+COLOURS = ["blue", "red", "5"]
+"""The categories of the table's column ``colour``."""
 _SIZES = {"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "float32": 4}
 
 
@@ -201,7 +203,7 @@ def table_description(*, batch: int = 2, nan: bool = True, dtype: str = "float32
     """A model that gives back the table that it takes: [batch, 3], the columns age, colour and size."""
     feed, fetch = _port("table", dtype, batch, 3), _port("same", dtype, batch, 3)
     output = {"name": "same", "fetch": "same", "kind": "raw", "labels": [], "top_k": None}
-    table = {"feed": "table", "columns": ["age", "colour", "size"], "categories": {"colour": ["blue", "red", "5"]}}
+    table = {"feed": "table", "columns": ["age", "colour", "size"], "categories": {"colour": COLOURS}}
     missing = {"nan": ["table"]} if nan else {}
     return _describe("echo", batch, [feed], [fetch], image=None, table=table, outputs=[output], **missing)
 

@@ -15,7 +15,7 @@ GLIBC_FLOOR = "2.34"
 """The newest glibc that a library may require, Amazon Linux 2023's. It ends the triples, and the audit checks it."""
 
 
-KernelTable = Literal["fused", "attention", "integer"]
+KernelTable = Literal["fused", "attention", "integer", "trees"]
 """A table of our own kernels, compiled for each instruction set: ``cf_<name>_tables``."""
 
 
@@ -23,7 +23,7 @@ KernelTable = Literal["fused", "attention", "integer"]
 class KernelCopy:
     """A compiled copy of some kernels: the C name of its table, the compiler's CPU name, and more flags.
 
-    For integer GEMM and attention, ``table`` is the function's own name.
+    For integer GEMM, attention and trees, ``table`` is the function's own name.
     """
 
     table: str
@@ -47,6 +47,11 @@ class Level:
     def attention(self) -> KernelCopy:
         """The copy of attention, compiled as the fused kernels are."""
         return replace(self.fused, table=self.fused.table.replace("fused", "attention"))
+
+    @property
+    def trees(self) -> KernelCopy:
+        """The copy of ensembles of trees, compiled as the fused kernels are."""
+        return replace(self.fused, table=self.fused.table.replace("fused", "trees"))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builder.base.project import RUNTIME
+from builder.importers.rewrites.custom_steps import TREE_ARRAYS
+from builder.importers.trees import ranks
 from builder.importers.trees.ensemble import Ensemble, Missing, Tree
 from builder.importers.trees.ranks import pack_trees
 from tests.support import needs
@@ -28,9 +30,24 @@ class KernelTrees(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("rows", "features", "columns", "trees", "outputs", "width")),
-        *((name, ctypes.c_int32) for name in ("most_slots", "doubles")),
-        *((name, ctypes.c_void_p) for name in ("column", "thresholds", "node", "counts", "groups", "leaves", "bases")),
+        *((name, ctypes.c_int32) for name in ("words", "wide", "doubles")),
+        ("scratch", ctypes.c_int64),
     )
+
+
+class KernelTreesData(ctypes.Structure):
+    """``cf_trees_data``."""
+
+    _fields_ = tuple((name, ctypes.c_void_p) for name in ("x", *TREE_ARRAYS, "sums", "scratch"))
+
+
+THREADS = """
+#include "platform/threads.h"
+void cf_parallel_for(cf_context *context, int64_t tasks, cf_task run, void *argument) {
+    (void)context;
+    for (int64_t i = tasks - 1; i >= 0; i--) run(argument, i, 0);
+}
+"""
 
 
 @pytest.fixture(scope="module", params=["-march=x86-64-v2", "-march=x86-64-v3", "-march=x86-64-v4"])
@@ -38,25 +55,35 @@ def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     needs.gcc()
     if "v4" in request.param and "avx512bw" not in Path("/proc/cpuinfo").read_text():
         pytest.skip("the processor has no AVX-512")
-    path = tmp_path_factory.mktemp("trees") / "trees.so"
+    folder = tmp_path_factory.mktemp("trees")
+    (folder / "threads.c").write_text(THREADS)
     options = ["-std=c11", "-O2", request.param, "-Wall", "-Wextra", "-Wno-psabi", "-Werror", "-shared", "-fPIC"]
-    command = ["gcc", *options, f"-I{RUNTIME}", "-o", path, RUNTIME / "trees" / "trees.c"]
-    subprocess.run(command, check=True)
-    return ctypes.CDLL(str(path))
+    command = ["gcc", *options, f"-I{RUNTIME}", "-o", folder / "trees.so", folder / "threads.c"]
+    subprocess.run([*command, RUNTIME / "trees" / "trees.c"], check=True)
+    return ctypes.CDLL(str(folder / "trees.so"))
 
 
 def run(library: Any, ensemble: Ensemble, x: Any) -> Any:
-    arrays = pack_trees(ensemble).arrays
+    packed = pack_trees(ensemble)
+    arrays = [getattr(packed, name) for name in TREE_ARRAYS]
     sums = np.zeros((len(x), len(ensemble.bases)), ensemble.dtype)
-    most, columns, width = 2 * max(len(tree.leaves) for tree in ensemble.trees), len(arrays[0]), arrays[-2].shape[1]
-    memory = np.zeros((columns + most + 1) * 128, np.uint8)
-    aligned = (memory.ctypes.data + 127) // 128 * 128
+    memory = np.zeros(64 * (2 * len(packed.columns) + 8 * len(ensemble.bases) + 2 * packed.most_nodes + 3), np.uint8)
+    aligned = (memory.ctypes.data + 63) // 64 * 64
+    width, doubles = packed.leaves.shape[1], ensemble.dtype == "float64"
     call = KernelTrees(
-        len(x), FEATURES, columns, len(ensemble.trees), len(ensemble.bases), width, most, ensemble.dtype == "float64",
-        *(array.ctypes.data for array in arrays),
-    )  # fmt: skip
-    pointers = (ctypes.c_void_p(address) for address in (x.ctypes.data, sums.ctypes.data, aligned))
-    library.cf_run_trees(ctypes.byref(call), *pointers)
+        len(x),
+        FEATURES,
+        len(packed.columns),
+        len(packed.trees),
+        len(ensemble.bases),
+        width,
+        packed.words,
+        packed.wide,
+        doubles,
+        0,
+    )
+    data = KernelTreesData(x.ctypes.data, *(array.ctypes.data for array in arrays), sums.ctypes.data, aligned)
+    library.cf_trees_v3(None, ctypes.byref(call), ctypes.byref(data))
     return sums
 
 
@@ -103,8 +130,11 @@ def draw_trees(draw: st.DrawFn) -> Tree:
 
 @examples(150)
 @given(trees=st.lists(draw_trees(), min_size=1, max_size=30), dtype=st.sampled_from(["float32", "float64"]),
-       outputs=st.integers(1, 3), wide=st.booleans(), count=st.sampled_from([1, 2, 63, 64, 65, 130]))  # fmt: skip
-def test_any_ensemble(library: Any, trees: list[Tree], dtype: Any, outputs: int, wide: bool, count: int) -> None:
+       outputs=st.integers(1, 3), wide=st.booleans(), count=st.sampled_from([1, 2, 12, 13, 63, 64, 65, 130]),
+       large=st.sampled_from([1, 10, 1000]))  # fmt: skip
+def test_any_ensemble(
+    library: Any, trees: list[Tree], dtype: Any, outputs: int, wide: bool, count: int, large: int
+) -> None:
     """Rows at every threshold and beside it, missing values and categories: the same sums to the last bit."""
     bases, width = (0.25, -1.0, 0.0)[:outputs], outputs if wide else 1
     groups = tuple(0 if wide else i % outputs for i in range(len(trees)))
@@ -117,10 +147,14 @@ def test_any_ensemble(library: Any, trees: list[Tree], dtype: Any, outputs: int,
     expected = np.tile(np.array(bases, dtype), (count, 1))
     for tree, group in zip(trees, groups, strict=True):
         expected[:, group : group + width] += [tree.leaves[find_leaf(tree, row, wide)].astype(dtype) for row in x]
-    np.testing.assert_array_equal(run(library, ensemble, x), expected)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranks, "LARGE", large)
+        np.testing.assert_array_equal(run(library, ensemble, x), expected)
 
 
-def test_many_thresholds_take_two_bytes_a_rank(library: Any) -> None:
+@pytest.mark.parametrize("large", [1, 1000])
+def test_many_thresholds_take_two_bytes_a_rank(library: Any, large: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "LARGE", large)
     random, count = np.random.default_rng(0), 900
     chain = np.arange(count, dtype=np.int32)
     lefts, rights = ~chain, np.append(chain[1:], ~np.int32(count))
@@ -138,7 +172,8 @@ def test_the_bits_of_categories_are_integers() -> None:
     """As a float32, these would be a signalling NaN, of which compilers make a quiet one: category 22 came with it."""
     zero = np.zeros(1, np.int32)
     signalling = frozenset({21, *range(23, 31)})
-    tree = Tree(zero, np.zeros(1, np.float32), zero - 1, zero - 2, zero > 0, ("nan",), np.zeros(2), {0: signalling})
-    arrays = pack_trees(Ensemble((tree,), (0,), ("a",), (0.0,), "float64", "identity")).arrays
-    assert arrays[1].dtype == np.int32
-    assert arrays[1].tolist() == [sum(1 << category for category in signalling)]
+    leaves = np.zeros((2, 1))
+    tree = Tree(zero, np.zeros(1, np.float32), zero - 1, zero - 2, zero > 0, ("nan",), leaves, {0: signalling})
+    packed = pack_trees(Ensemble((tree,), (0,), ("a",), (0.0,), "float64", "identity"))
+    assert packed.thresholds.dtype == np.int32
+    assert packed.thresholds.tolist() == [sum(1 << category for category in signalling)]

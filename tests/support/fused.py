@@ -91,7 +91,11 @@ INTEGERS = (
 )
 """The copies of integer GEMM, as TABLES are numbered and six more."""
 
-SOURCES = tuple(zip(TABLE_SOURCES.values(), (VARIANTS, ATTENTIONS, INTEGERS), strict=True))
+SOURCES = (
+    (TABLE_SOURCES["fused"], VARIANTS),
+    (TABLE_SOURCES["attention"], ATTENTIONS),
+    (TABLE_SOURCES["integer"], INTEGERS),
+)
 
 KINDS = ("INTEGER", "SMALL_WEIGHTS", "CONVOLUTIONS", "HARD_SWISH", "NORM", "RECURRENT", "ONE_BY_ONE")
 HAS = tuple(f"-DCF_HAS_{kind}=1" for kind in KINDS)

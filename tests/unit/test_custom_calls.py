@@ -17,15 +17,15 @@ from builder.importers.rewrites.custom_steps import COMBINED_NMS, NMS, STEPS, TR
 CONFIGS: dict[str, dict[str, Any]] = {
     NMS: {"overlap": 0.5, "score": 0.0, "decay": 0.0, "overlaps": False},
     COMBINED_NMS: {"per_class": 3, "overlap": 0.5, "score": 0.0, "clip": True},
-    TREE_SUMS: {"most_slots": 3},
+    TREE_SUMS: {"most_nodes": 1, "words": False, "wide": False},
 }
 SHAPES = {
     NMS: ("9x4", "9", "5", "5", ""),
     COMBINED_NMS: ("2x9x1x4", "2x9x3", "2x5x4", "2x5", "2x5", "2"),
-    TREE_SUMS: ("5x3", "2x6", "8", "1x4", "1", "1", "2x1", "2", "5x2"),
+    TREE_SUMS: ("5x3", "2x6", "8", "1x5", "8", "0x2", "2x1", "2", "5x2"),
 }
-DTYPES = {NMS: "ffifi", COMBINED_NMS: "fffffi", TREE_SUMS: "fifhiifff"}
-NAMES = {"f": "float32", "i": "int32", "h": "uint16"}
+DTYPES = {NMS: "ffifi", COMBINED_NMS: "fffffi", TREE_SUMS: "fiiibifff"}
+NAMES = {"f": "float32", "i": "int32", "b": "uint8"}
 RESULTS = {NMS: 3, COMBINED_NMS: 4, TREE_SUMS: 1}
 
 
@@ -33,7 +33,7 @@ def made(target: str, config: bytes | None = None, shapes: tuple[str, ...] = (),
     text = json.dumps(CONFIGS.get(target, {})).encode() if config is None else config
     tensors = [
         (
-            {"f": "float32", "i": "int32", "h": "uint16"}[dtype],
+            {"f": "float32", "i": "int32", "b": "uint8"}[dtype],
             CallTensor(tuple(map(int, filter(None, shape.split("x")))), place),
         )
         for dtype, shape, place in zip(
@@ -81,9 +81,9 @@ def test_another_text_is_refused(target: str, config: bytes) -> None:
         (COMBINED_NMS, ("2x2x1x4", "2x2x3", "2x5x4", "2x5", "2x5", "2")),
         (COMBINED_NMS, ("2x9x1x4", "2x9x3", "2x5x4", "2x6", "2x5", "2")),
         (COMBINED_NMS, ("2x9x1x4", "2x9x3", "2x5x4", "2x5", "2x5", "1")),
-        (TREE_SUMS, ("5x3", "2x6", "8", "1x4", "1", "1", "2x1", "2", "5x1")),
-        (TREE_SUMS, ("5x3", "2x5", "8", "1x4", "1", "1", "2x1", "2", "5x2")),
-        (TREE_SUMS, ("5x3", "2x6", "8", "1x4", "1", "2", "2x1", "2", "5x2")),
+        (TREE_SUMS, ("5x3", "2x6", "8", "1x5", "8", "0x2", "2x1", "2", "5x1")),
+        (TREE_SUMS, ("5x3", "2x5", "8", "1x5", "8", "0x2", "2x1", "2", "5x2")),
+        (TREE_SUMS, ("5x3", "2x6", "8", "1x5", "8", "0x1", "2x1", "2", "5x2")),
     ],
 )
 def test_other_shapes_are_refused(target: str, shapes: tuple[str, ...]) -> None:

@@ -49,7 +49,7 @@ def emit_sources(
     programs = (program, *others.values())
     steps = [step for p in programs for step in walk_steps(p.steps)]
     tables, outside_library = list_kernel_tables(steps), bool(kernels) and spec.weights.place != "library"
-    isas = target.list_isas(fused=bool(tables & {"fused", "attention"}), integer="integer" in tables)
+    isas = target.list_isas(fused=bool(tables & {"fused", "attention", "trees"}), integer="integer" in tables)
     signatures = _list_signatures(spec, others)
     sources = GeneratedSources(
         folder=folder,
@@ -57,6 +57,7 @@ def emit_sources(
         isa=tuple(isas),
         kernel_kinds=list_kernel_kinds(steps, one_by_one=any(p.parts and p.dense_end for p in programs)),
         attention="attention" in tables,
+        trees="trees" in tables,
         several_signatures=bool(signatures),
         dynamic=any(is_dynamic(p) for p in programs),
         parts=any(p.parts for p in programs),

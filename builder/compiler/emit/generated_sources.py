@@ -32,6 +32,8 @@ class GeneratedSources:
     """The optional features that the fused kernels need, from ``print_program.list_kernel_kinds``."""
     attention: bool = False
     """True if any step is an attention."""
+    trees: bool = False
+    """True if any step is an ensemble of trees."""
     several_signatures: bool = False
     """True if the model has several signatures."""
     dynamic: bool = False

@@ -18,9 +18,8 @@ from builder.compiler.xla.tfcompile import CompiledGraph
 from builder.config import ModelSpec
 from builder.sources.miniaudio import unpack_miniaudio
 
-KERNEL_SOURCES = (
-    *(f"ops/{name}.c" for name in ("convolution", "dot", "copy", "broadcast", "gather", "sort", "topk", "fft", "nms")),
-    "trees/trees.c",
+KERNEL_SOURCES = tuple(
+    f"ops/{name}.c" for name in ("convolution", "dot", "copy", "broadcast", "gather", "sort", "topk", "fft", "nms")
 )
 """Runtime files compiled for the model's CPU."""
 
@@ -31,6 +30,7 @@ TABLE_SOURCES: dict[KernelTable, str] = {
     "fused": "fused/kernels.c",
     "attention": "fused/attention.c",
     "integer": "fused/integer.c",
+    "trees": "trees/trees.c",
 }
 """The file of each table's kernels, compiled for each instruction set where a program uses the table."""
 
@@ -206,7 +206,7 @@ def _list_units(sources: GeneratedSources, target: Target, folder: Path) -> Iter
     yield unit(RUNTIME / "abi" / "model.c", baseline=True, own=sources.flags)
     for name in (f"platform/cpu_{target.name}.c", *BASELINE_SOURCES):
         yield unit(RUNTIME / name, baseline=True)
-    used = {"fused": True, "attention": sources.attention, "integer": sources.integer}
+    used = {"fused": True, "attention": sources.attention, "integer": sources.integer, "trees": sources.trees}
     for table in (table for table in TABLE_SOURCES if used[table]):
         yield tables(f"{table}_tables", format_kernel_table(target, table))
         yield from copies(TABLE_SOURCES[table], target.list_copies(table))

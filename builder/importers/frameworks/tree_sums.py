@@ -18,7 +18,7 @@ import numpy as np
 from jax import lax
 
 from builder.base.arrays import Array
-from builder.importers.rewrites.custom_steps import TREE_SUMS
+from builder.importers.rewrites.custom_steps import TREE_ARRAYS, TREE_SUMS
 from builder.importers.trees.ensemble import Ensemble, Tree
 from builder.importers.trees.ranks import pack_trees
 
@@ -76,8 +76,11 @@ def transform_sums(ensemble: Ensemble, sums: Any) -> Any:
 
 
 def _call_step(name: str, ensemble: Ensemble, decomposition: Callable[..., Any], x: Any) -> Any:
-    operands = [jnp.asarray(x, jnp.float32), *pack_trees(ensemble).arrays]
-    config = json.dumps({"operands": len(operands), "most_slots": 2 * max(len(tree.leaves) for tree in ensemble.trees)})
+    packed = pack_trees(ensemble)
+    arrays = [getattr(packed, array) for array in TREE_ARRAYS]
+    operands = [jnp.asarray(x, jnp.float32), *arrays]
+    numbers = {"most_nodes": packed.most_nodes, "words": packed.words, "wide": packed.wide}
+    config = json.dumps({"operands": len(operands), **numbers})
     return lax.composite(decomposition, name)(*operands, config=config)
 
 

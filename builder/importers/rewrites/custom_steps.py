@@ -12,6 +12,8 @@ from typing import Any
 NMS = "coldforge.nms"
 COMBINED_NMS = "coldforge.combined_nms"
 TREE_SUMS = "coldforge.tree_sums"
+TREE_ARRAYS = ("columns", "thresholds", "trees", "small", "large", "leaves", "bases")
+"""The operands of TREE_SUMS behind the rows: fields of ``cf_trees_data``, and of PackedTrees."""
 STEPS = (NMS, COMBINED_NMS, TREE_SUMS)
 """Names of custom calls. ``builder/compiler/xla/tfcompile.py`` tells XLA of them, and the modules of
 ``builder/compiler/lower/steps`` make steps of them."""

@@ -46,6 +46,7 @@ static void choose_kernels(cf_context *context) {
     }
     if (cf_compiled_program.fused != NULL) context->fused = cf_compiled_program.fused[level];
     if (cf_compiled_program.attention != NULL) context->attention = cf_compiled_program.attention[level];
+    if (cf_compiled_program.trees != NULL) context->trees = cf_compiled_program.trees[level];
     if (cf_compiled_program.integer != NULL) {
         context->integer = cf_compiled_program.integer[cf_permitted_level(level)];
     }

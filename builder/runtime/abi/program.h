@@ -37,6 +37,7 @@ struct cf_context {
     const cf_fused *fused; /* kernels for this CPU; NULL if the program uses none */
     cf_integer_layer integer; /* integer GEMM for this CPU; NULL if the program uses none */
     cf_attention_layer attention; /* attention for this CPU; NULL if the program has none */
+    cf_trees_layer trees;  /* ensembles of trees for this CPU; NULL if the program has none */
     uint8_t *state;        /* variables that last from run to run; NULL if the program has none */
     const cf_feed *feeds;  /* of this run: some steps read them where the caller has them */
     size_t part;           /* which input of a batch in parts the steps are for; else 0 */
@@ -124,6 +125,7 @@ typedef struct cf_program {
     const cf_fused *const *fused; /* cf_fused_tables, if the program has fused layers */
     const cf_integer_layer *integer; /* cf_integer_tables, if it has some of CF_INTEGER */
     const cf_attention_layer *attention; /* cf_attention_tables, if it has attention */
+    const cf_trees_layer *trees;         /* cf_trees_tables, if it has ensembles of trees */
     cf_status (*run)(cf_context *context);
 #ifdef CF_DYNAMIC
     const cf_dynamic *dynamic;
@@ -212,6 +214,7 @@ const char *cf_missing_cpu_feature(void);
 extern const cf_fused *const cf_fused_tables[];
 extern const cf_integer_layer cf_integer_tables[];
 extern const cf_attention_layer cf_attention_tables[];
+extern const cf_trees_layer cf_trees_tables[];
 uint32_t cf_cpu_level(void);
 
 /* The level, up to this one, whose integer kernels the system lets this process run. It may ask the system for it. */

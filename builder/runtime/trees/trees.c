@@ -1,108 +1,192 @@
-/*
- * A block of rows passes through a tree at once: the mask of the rows at a node, one byte each, is split between its
- * children by one comparison of the block's ranks. What arrives at a leaf takes its number.
- */
-#include "trees/trees.h"
+/* Ensembles of trees for one instruction set: compiled once for each, with CF_TABLE as this copy's name. */
+#include "trees/block.h"
+#include "trees/rank.h"
+#include "trees/walk.h"
 
-#include <stddef.h>
-#include <string.h>
+#ifndef CF_TABLE
+#define CF_TABLE cf_trees_v3
+#endif
 
-enum { ROWS = 64 };
+/* A block of rows. Its memory is aligned to CF_TREE_ROWS bytes. */
+typedef struct {
+    const cf_trees *trees;
+    const cf_trees_data *data;
+    int64_t rows;
+    void *ranks;     /* [columns][CF_TREE_ROWS] */
+    row_mask *masks; /* for each slot of the largest small tree */
+    void *sums;      /* [outputs][CF_TREE_ROWS] */
+} row_block;
 
-typedef uint8_t ranks8 __attribute__((vector_size(ROWS)));
-typedef uint16_t ranks16 __attribute__((vector_size(2 * ROWS)));
-
-/* The missing values of a column have the rank of one side; NaN is zero where no value is missing. */
-static int is_missing(const cf_tree_column *c, float x) {
-    if (c->missing == CF_MISSING_NONE) return 0;
-    return x != x || (c->missing == CF_MISSING_ZERO && x <= 1e-35f && x >= -1e-35f);
-}
-
-static uint32_t rank_value(const cf_tree_column *c, const float *thresholds, float x, uint32_t most) {
-    if (is_missing(c, x)) return c->missing_left ? 0 : most;
-    if (x != x) x = 0;
-    if (c->categories) {
-        const uint32_t *words = (const uint32_t *)(const void *)thresholds;
-        if (!(x > -1.0f && x < 32.0f * (float)c->count)) return 1;
-        if (x < 0 && c->categories == CF_CATEGORIES_NOT_NEGATIVE) return 1;
-        const uint32_t category = (uint32_t)x;
-        return ~words[category / 32] >> category % 32 & 1;
-    }
-    uint32_t below = 0;
-    for (uint32_t size = (uint32_t)c->count; size > 0;) {
-        const uint32_t half = size - size / 2;
-        below += thresholds[below + half - 1] < x ? half : 0;
-        size -= half;
-    }
-    return below;
-}
-
-#define ADD(NAME, NUMBER)                                                                                              \
-    static void NAME(const cf_trees *t, int64_t rows, const uint16_t *leaf, const NUMBER *leaves, NUMBER *sums) {      \
-        for (int64_t r = 0; r < rows; r++) {                                                                           \
-            for (int64_t i = 0; i < t->width; i++) sums[r * t->outputs + i] += leaves[leaf[r] * t->width + i];         \
+/* A tree's leaves are added to the sums of its outputs, of one row or of all. The sums begin with the bases. */
+#define SUMS(NUMBER, begin, add_to_row, add_to_rows, end)                                                              \
+    static void begin(const row_block *b) {                                                                            \
+        for (int64_t i = 0; i < b->trees->outputs * CF_TREE_ROWS; i++) {                                               \
+            ((NUMBER *)b->sums)[i] = ((const NUMBER *)b->data->bases)[i / CF_TREE_ROWS];                               \
+        }                                                                                                              \
+    }                                                                                                                  \
+    INLINE void add_to_row(const row_block *b, const cf_tree *tree, int64_t count, int64_t row,                        \
+                           const int32_t *found) {                                                                     \
+        const int64_t width = b->trees->width;                                                                         \
+        const NUMBER *leaves = (const NUMBER *)b->data->leaves;                                                        \
+        NUMBER *sums = (NUMBER *)b->sums + row;                                                                        \
+        if (b->trees->outputs == 1) {                                                                                  \
+            NUMBER sum = *sums;                                                                                        \
+            for (int64_t t = 0; t < count; t++) sum += leaves[tree[t].leaf + found[t]];                                \
+            *sums = sum;                                                                                               \
+            return;                                                                                                    \
+        }                                                                                                              \
+        for (int64_t t = 0; t < count; t++) {                                                                          \
+            const NUMBER *values = leaves + (tree[t].leaf + found[t]) * width;                                         \
+            NUMBER *to = sums + tree[t].output * CF_TREE_ROWS;                                                         \
+            for (int64_t i = 0; i < width; i++) to[i * CF_TREE_ROWS] += values[i];                                     \
+        }                                                                                                              \
+    }                                                                                                                  \
+    INLINE void add_to_rows(const row_block *b, const cf_tree *tree, const uint8_t *low, const int32_t *leaves) {      \
+        const int64_t width = b->trees->width;                                                                         \
+        const NUMBER *values = (const NUMBER *)b->data->leaves + tree->leaf * width;                                   \
+        NUMBER *sums = (NUMBER *)b->sums + tree->output * CF_TREE_ROWS;                                                \
+        for (int64_t i = 0; i < width; i++, values++, sums += CF_TREE_ROWS) {                                          \
+            if (low != NULL && width == 1) {                                                                           \
+                EIGHT_AT_A_TIME for (int r = 0; r < CF_TREE_ROWS; r++) sums[r] += values[low[r]];                      \
+            } else if (low != NULL) {                                                                                  \
+                EIGHT_AT_A_TIME for (int r = 0; r < CF_TREE_ROWS; r++) sums[r] += values[low[r] * width];              \
+            } else {                                                                                                   \
+                EIGHT_AT_A_TIME for (int r = 0; r < CF_TREE_ROWS; r++) sums[r] += values[leaves[r] * width];           \
+            }                                                                                                          \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void end(const row_block *b, NUMBER *to) {                                                                  \
+        for (int64_t row = 0; row < b->rows; row++) {                                                                  \
+            for (int64_t i = 0; i < b->trees->outputs; i++) {                                                          \
+                *to++ = ((const NUMBER *)b->sums)[i * CF_TREE_ROWS + row];                                             \
+            }                                                                                                          \
         }                                                                                                              \
     }
 
-ADD(add_floats, float)
-ADD(add_doubles, double)
+SUMS(float, begin_floats, add_floats_to_row, add_floats_to_rows, end_floats)
+SUMS(double, begin_doubles, add_doubles_to_row, add_doubles_to_rows, end_doubles)
+#undef SUMS
 
-/* Adds a leaf of a tree to the sums of each row; `first`: the number of the tree's first leaf. */
-static void add_leaves(const cf_trees *t, int64_t tree, int64_t rows, const uint16_t *leaf, int64_t first, void *sums) {
-    const int64_t from = first * t->width, to = t->groups[tree];
-    if (t->doubles) {
-        add_doubles(t, rows, leaf, (const double *)t->leaves + from, (double *)sums + to);
+INLINE const void *find_slots(const int wide, const row_block *b, const cf_tree *tree) {
+    if (tree->large) return b->data->large + tree->first;
+    return (const uint8_t *)b->data->small + tree->first * (int64_t)(wide ? sizeof(cf_wide_slot) : sizeof(cf_narrow_slot));
+}
+
+/* Adds the leaves of one row in up to CF_WALKS trees of one kind. */
+INLINE void walk_trees(const int words, const int wide, const row_block *b, const cf_tree *tree, int64_t count,
+                       int64_t row) {
+    const uint8_t *ranks = (const uint8_t *)b->ranks + row * (words ? 2 : 1);
+    cf_walk walk = {.stride = CF_TREE_ROWS};
+    int32_t leaves[CF_WALKS];
+    for (int64_t i = 0; i < CF_WALKS; i++) {
+        walk.slots[i] = find_slots(wide, b, tree + (i < count ? i : 0));
+        walk.ranks[i] = ranks;
+    }
+    if (tree->large) {
+        walk_large(words, &walk, leaves);
     } else {
-        add_floats(t, rows, leaf, (const float *)t->leaves + from, (float *)sums + to);
+        walk_small(words, wide, &walk, leaves);
+        for (int64_t i = 0; i < count; i++) leaves[i] -= tree[i].nodes;
+    }
+    if (b->trees->doubles) {
+        add_doubles_to_row(b, tree, count, row, leaves);
+    } else {
+        add_floats_to_row(b, tree, count, row, leaves);
     }
 }
 
-#define TREES(NAME, RANKS, RANK, MOST)                                                                                 \
-    static void NAME(const cf_trees *t, const float *x, int64_t rows, void *sums, RANKS *ranks, RANKS *masks) {        \
-        for (int64_t c = 0; c < t->columns; c++) {                                                                     \
-            const cf_tree_column *column = t->column + c;                                                              \
-            RANK *to = (RANK *)(ranks + c);                                                                            \
-            for (int64_t r = 0; r < ROWS; r++) {                                                                       \
-                const float value = r < rows ? x[r * t->features + column->feature] : 0.0f;                            \
-                to[r] = (RANK)rank_value(column, t->thresholds + column->thresholds, value, MOST);                     \
-            }                                                                                                          \
-        }                                                                                                              \
-        const cf_tree_node *node = t->node;                                                                            \
-        int64_t first = 0;                                                                                             \
-        for (int64_t tree = 0; tree < t->trees; tree++) {                                                              \
-            const int32_t nodes = t->counts[tree];                                                                     \
-            masks[0] = (RANKS){0} - 1;                                                                                 \
-            for (int32_t i = 0; i < nodes; i++, node++) {                                                              \
-                const RANKS left = (RANKS)(ranks[node->column] <= (RANKS){0} + (RANK)node->rank), here = masks[i];     \
-                masks[node->left] = here & left;                                                                       \
-                masks[node->right] = here & ~left;                                                                     \
-            }                                                                                                          \
-            uint16_t numbers[ROWS] = {0};                                                                              \
-            for (int32_t leaf = 1; leaf <= nodes; leaf++) {                                                            \
-                const RANK *at = (const RANK *)(masks + nodes + leaf);                                                 \
-                for (int r = 0; r < ROWS; r++) numbers[r] |= (uint16_t)(at[r] ? leaf : 0);                             \
-            }                                                                                                          \
-            add_leaves(t, tree, rows, numbers, first, sums);                                                           \
-            first += nodes + 1;                                                                                        \
-        }                                                                                                              \
+INLINE void add_all(const row_block *b, const cf_tree *tree, const uint8_t *low, const int32_t *leaves) {
+    if (b->trees->doubles) {
+        add_doubles_to_rows(b, tree, low, leaves);
+    } else {
+        add_floats_to_rows(b, tree, low, leaves);
     }
+}
 
-TREES(run_bytes, ranks8, uint8_t, 255)
-TREES(run_words, ranks16, uint16_t, 65535)
-
-void cf_run_trees(const cf_trees *t, const float *x, void *sums, void *scratch) {
-    const size_t size = (size_t)t->outputs * (t->doubles ? sizeof(double) : sizeof(float));
-    int words = 0;
-    for (int64_t c = 0; c < t->columns; c++) words |= !t->column[c].categories && t->column[c].count > 255;
-    for (int64_t row = 0; row < t->rows; row += ROWS) {
-        const int64_t rows = t->rows - row < ROWS ? t->rows - row : ROWS;
-        uint8_t *to = (uint8_t *)sums + (size_t)row * size;
-        for (int64_t r = 0; r < rows; r++) memcpy(to + (size_t)r * size, t->bases, size);
-        const float *from = x + row * t->features;
-        if (words) {
-            run_words(t, from, rows, to, scratch, (ranks16 *)scratch + t->columns);
-        } else {
-            run_bytes(t, from, rows, to, scratch, (ranks8 *)scratch + t->columns);
+/* Passes all rows through a tree. */
+INLINE void pass_rows(const int words, const int wide, const row_block *b, const cf_tree *tree) {
+    int32_t leaves[CF_TREE_ROWS];
+    const void *slots = find_slots(wide, b, tree);
+    if (!tree->large) {
+        row_bytes low, high;
+        pass_block(words, wide, slots, tree->nodes, b->ranks, b->masks, &low, &high);
+        if (tree->nodes < 256) {
+            add_all(b, tree, (const uint8_t *)&low, NULL);
+            return;
+        }
+        for (int r = 0; r < CF_TREE_ROWS; r++) leaves[r] = low[r] | high[r] << 8;
+    } else {
+        for (int64_t row = 0; row < CF_TREE_ROWS; row += CF_WALKS) {
+            cf_walk walk = {.stride = CF_TREE_ROWS};
+            for (int64_t i = 0; i < CF_WALKS; i++) {
+                walk.slots[i] = slots;
+                walk.ranks[i] = (const uint8_t *)b->ranks + (row + i < b->rows ? row + i : 0) * (words ? 2 : 1);
+            }
+            walk_large(words, &walk, leaves + row);
         }
     }
+    add_all(b, tree, NULL, leaves);
+}
+
+INLINE void add_up(const int words, const int wide, const row_block *b) {
+    const cf_tree *tree = b->data->trees, *end = tree + b->trees->trees;
+    if (b->rows > CF_WALKED_ROWS) {
+        for (; tree < end; tree++) pass_rows(words, wide, b, tree);
+        return;
+    }
+    while (tree < end) {
+        int64_t count = 1;
+        while (count < CF_WALKS && tree + count < end && tree[count].large == tree->large) count++;
+        for (int64_t row = 0; row < b->rows; row++) walk_trees(words, wide, b, tree, count, row);
+        tree += count;
+    }
+}
+
+typedef struct {
+    const cf_trees *trees;
+    const cf_trees_data *data;
+} cf_trees_plan;
+
+static void run_block(void *argument, int64_t task, uint32_t thread) {
+    const cf_trees_plan *plan = argument;
+    const cf_trees *t = plan->trees;
+    const int64_t row = task * CF_TREE_ROWS;
+    uint8_t *memory = (uint8_t *)plan->data->scratch + (int64_t)thread * t->scratch;
+    row_block b = {t, plan->data, t->rows - row < CF_TREE_ROWS ? t->rows - row : CF_TREE_ROWS, memory, NULL, NULL};
+    b.sums = memory += t->columns * CF_TREE_ROWS * (t->words ? 2 : 1);
+    b.masks = (row_mask *)(void *)(memory + t->outputs * CF_TREE_ROWS * (t->doubles ? 8 : 4));
+    const float *x = plan->data->x + row * t->features;
+    (t->doubles ? begin_doubles : begin_floats)(&b);
+    if (b.rows > CF_WALKED_ROWS) {
+        if (t->words) {
+            rank_words_rows(t, plan->data, x, b.rows, b.ranks);
+        } else {
+            rank_bytes_rows(t, plan->data, x, b.rows, b.ranks);
+        }
+    }
+    for (int64_t i = 0; i < b.rows && b.rows <= CF_WALKED_ROWS; i++) {
+        if (t->words) {
+            rank_words_row(t, plan->data, x + i * t->features, (uint16_t *)b.ranks + i);
+        } else {
+            rank_bytes_row(t, plan->data, x + i * t->features, (uint8_t *)b.ranks + i);
+        }
+    }
+    if (t->words) {
+        add_up(1, 1, &b);
+    } else if (t->wide) {
+        add_up(0, 1, &b);
+    } else {
+        add_up(0, 0, &b);
+    }
+    if (t->doubles) {
+        end_doubles(&b, (double *)plan->data->sums + row * t->outputs);
+    } else {
+        end_floats(&b, (float *)plan->data->sums + row * t->outputs);
+    }
+}
+
+void CF_TABLE(cf_context *context, const cf_trees *trees, const cf_trees_data *data);
+void CF_TABLE(cf_context *context, const cf_trees *trees, const cf_trees_data *data) {
+    cf_trees_plan plan = {trees, data};
+    cf_parallel_for(context, (trees->rows + CF_TREE_ROWS - 1) / CF_TREE_ROWS, run_block, &plan);
 }

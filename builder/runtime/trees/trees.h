@@ -2,37 +2,76 @@
 #ifndef COLDFORGE_TREES_H
 #define COLDFORGE_TREES_H
 
+#include "platform/threads.h"
+
 #include <stdint.h>
+
+enum {
+    CF_TREE_ROWS = 64, /* of a block: they pass through the trees together */
+    CF_WALKED_ROWS = 12 /* up to so many rows of a block, each walks down the trees alone */
+};
 
 typedef enum { CF_MISSING_NONE, CF_MISSING_NAN, CF_MISSING_ZERO } cf_missing;
 
 /* What a column of categories takes for one, its fraction cut off: numbers above -1, or those that are not negative. */
 typedef enum { CF_NO_CATEGORIES, CF_CATEGORIES_TRUNCATED, CF_CATEGORIES_NOT_NEGATIVE } cf_categories;
 
-/* A feature whose value becomes a rank: the number of its thresholds below it; or, of categories, 0 if it is among
- * them and 1 if not. `thresholds`: the first of `count` sorted numbers, or of as many words of 32 categories. */
+/*
+ * A feature whose value becomes a rank: the number of its thresholds below it; or, of categories, 0 if it is among them
+ * and 1 if not. `thresholds`: the first of `count` sorted numbers, filled up with infinities to a power of two; or of as
+ * many words of 32 categories.
+ */
 typedef struct {
     int32_t feature, missing, missing_left, categories, count, thresholds;
 } cf_tree_column;
 
-/* A node: rows whose rank is at most `rank` go to slot `left`. The slots of a tree are its nodes and then its leaves. */
+/*
+ * A slot of a small tree: its inner nodes, and then its leaves. Rows whose rank is at most `rank` go to slot `left`. A
+ * leaf sends all rows to itself. In a narrow ensemble each of the four has one byte, and two otherwise.
+ */
 typedef struct {
     uint16_t column, rank, left, right;
-} cf_tree_node;
+} cf_wide_slot;
+
+typedef struct {
+    uint8_t column, rank, left, right;
+} cf_narrow_slot;
+
+/* A slot of a large tree. Rows whose rank is at most `rank` go to slot `next`, and others to the one behind it. A leaf
+ * has the complement of its number as `next`. */
+typedef struct {
+    uint16_t column, rank;
+    int32_t next;
+} cf_large_slot;
+
+/* A tree of `nodes` inner nodes. `first`: the first of its slots. */
+typedef struct {
+    int32_t nodes, large, first, leaf, output;
+} cf_tree;
 
 typedef struct {
     int64_t rows, features, columns, trees, outputs;
-    int64_t width;      /* of a leaf: a tree adds to so many outputs, from that of its group on */
-    int32_t most_slots; /* of the largest tree */
+    int64_t width;      /* of a leaf: a tree adds to so many outputs, from `output` on */
+    int32_t words;      /* whether a rank has two bytes */
+    int32_t wide;       /* whether small trees have a cf_wide_slot */
     int32_t doubles;    /* whether leaves, bases and sums are of float64, and not of float32 */
-    const cf_tree_column *column;
-    const float *thresholds;
-    const cf_tree_node *node;
-    const int32_t *counts, *groups; /* for each tree: its nodes, and the output that it adds to */
-    const void *leaves, *bases;
+    int64_t scratch;    /* bytes for each thread */
 } cf_trees;
 
-/* Adds up the leaves of `rows` rows of float32 features to the bases, in the order of the trees. */
-void cf_run_trees(const cf_trees *trees, const float *x, void *sums, void *scratch);
+typedef struct {
+    const float *x; /* [rows, features] */
+    const cf_tree_column *columns;
+    const float *thresholds;
+    const cf_tree *trees;
+    const void *small;
+    const cf_large_slot *large;
+    const void *leaves; /* [leaves, width] */
+    const void *bases;  /* [outputs] */
+    void *sums;         /* [rows, outputs] */
+    void *scratch;
+} cf_trees_data;
+
+/* Adds up the leaves of rows to the bases, in the order of the trees. */
+typedef void (*cf_trees_layer)(cf_context *context, const cf_trees *trees, const cf_trees_data *data);
 
 #endif

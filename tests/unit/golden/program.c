@@ -178,24 +178,31 @@ static cf_status run_program(cf_context *context) {
         cf_run_combined_nms(&nms, (const float *)ARENA(0u), (const float *)WEIGHTS(0u), (float *)ARENA(64u), (float *)ARENA(128u), (float *)ARENA(192u), (int32_t *)ARENA(320u), ARENA(384u));
     }
     { /* trees.10 */
-        const cf_trees trees = {
+        static const cf_trees trees = {
             .rows = 2,
             .features = 3,
             .columns = 2,
             .trees = 1,
             .outputs = 1,
             .width = 1,
-            .most_slots = 3,
-            .doubles = 1,
-            .column = (void *)WEIGHTS(0u),
+            .words = 0,
+            .wide = 0,
+            .doubles = 0,
+            .scratch = 576,
+        };
+        const cf_trees_data data = {
+            .x = (void *)ARENA(0u),
+            .columns = (void *)WEIGHTS(0u),
             .thresholds = (void *)WEIGHTS(64u),
-            .node = (void *)WEIGHTS(128u),
-            .counts = (void *)WEIGHTS(192u),
-            .groups = (void *)WEIGHTS(256u),
+            .trees = (void *)WEIGHTS(128u),
+            .small = (void *)WEIGHTS(192u),
+            .large = (void *)WEIGHTS(256u),
             .leaves = (void *)WEIGHTS(320u),
             .bases = (void *)WEIGHTS(384u),
+            .sums = (void *)ARENA(64u),
+            .scratch = (void *)ARENA(128u),
         };
-        cf_run_trees(&trees, (const float *)ARENA(0u), ARENA(64u), ARENA(128u));
+        context->trees(context, &trees, &data);
     }
     { /* gather.10 */
         static const cf_gather gather = {CF_INT8, CF_S32, 0, 1, 4, 3, 2};
@@ -245,13 +252,14 @@ static const cf_port fetches[] = {
 };
 
 const cf_program cf_compiled_program = {
-    .description = "{\"abi\":1,\"coldforge\":\"0.1.0\",\"model\":{\"name\":\"every-step\",\"version\":\"1\"},\"target\":{\"arch\":\"x86_64\",\"isa\":[\"x86-64-v3\"]},\"batch\":1,\"feeds\":[{\"name\":\"x:0\",\"dtype\":\"float32\",\"shape\":[1,4],\"bytes\":16}],\"fetches\":[{\"name\":\"y\",\"dtype\":\"float32\",\"shape\":[1,4],\"bytes\":16},{\"name\":\"c\",\"dtype\":\"bool\",\"shape\":[3],\"bytes\":3}],\"image\":null,\"outputs\":[{\"name\":\"answer\",\"fetch\":\"y\",\"kind\":\"classification\",\"labels\":[\"say \\\"?" "?/\\\"\",\"na\\u00efve\",\"c\",\"d\"],\"top_k\":null}]}",
+    .description = "{\"abi\":1,\"coldforge\":\"0.1.0\",\"model\":{\"name\":\"every-step\",\"version\":\"1\"},\"target\":{\"arch\":\"x86_64\",\"isa\":[\"x86-64-v3\",\"x86-64-v4\"]},\"batch\":1,\"feeds\":[{\"name\":\"x:0\",\"dtype\":\"float32\",\"shape\":[1,4],\"bytes\":16}],\"fetches\":[{\"name\":\"y\",\"dtype\":\"float32\",\"shape\":[1,4],\"bytes\":16},{\"name\":\"c\",\"dtype\":\"bool\",\"shape\":[3],\"bytes\":3}],\"image\":null,\"outputs\":[{\"name\":\"answer\",\"fetch\":\"y\",\"kind\":\"classification\",\"labels\":[\"say \\\"?" "?/\\\"\",\"na\\u00efve\",\"c\",\"d\"],\"top_k\":null}]}",
     .weights = cf_weights,
     .arena_size = 512u,
     .feeds = feeds,
     .feed_count = 1,
     .fetches = fetches,
     .fetch_count = 2,
+    .trees = cf_trees_tables,
     .run = run_program,
 };
 

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
+from builder.base.targets import KernelTable
+from builder.compiler.lower.packing import MAX_THREADS
 from builder.compiler.lower.steps.base import Buffer, Reads, Scratch, Step, StepPrinter, Writes
 from builder.compiler.lower.steps.custom_call_step import CustomCall, reads_call, require_shapes
-from builder.compiler.lower.steps.printing import format_fields, format_pointer, format_starts
-from builder.importers.rewrites.custom_steps import TREE_SUMS
+from builder.compiler.lower.steps.printing import format_kernel_call
+from builder.importers.rewrites.custom_steps import TREE_ARRAYS, TREE_SUMS
 
-_OPERANDS = ("float32", "int32", "int32", "uint16", "int32", "int32")
+_ROWS = 64
+"""CF_TREE_ROWS in runtime/trees/trees.h."""
+
+_DTYPES = ("float32", "int32", "int32", "int32", "uint8", "int32")
 
 
 @dataclass(frozen=True)
 class TreesStep(Step):
-    """The sums of the leaves of ``rows`` rows; see ``cf_trees`` in runtime/trees/trees.h."""
+    """The sums of leaves for each of ``rows`` rows ``x``; see ``cf_trees`` and its data in runtime/trees/trees.h.
+
+    ``arrays``: those of TREE_ARRAYS. ``thread_scratch``: bytes of scratch for each thread.
+    """
 
     x: Reads[Buffer]
-    column: Reads[Buffer]
-    thresholds: Reads[Buffer]
-    node: Reads[Buffer]
-    counts: Reads[Buffer]
-    groups: Reads[Buffer]
-    leaves: Reads[Buffer]
-    bases: Reads[Buffer]
+    arrays: Reads[tuple[Buffer, ...]]
     sums: Writes[Buffer]
     rows: int
     features: int
@@ -31,50 +35,50 @@ class TreesStep(Step):
     trees: int
     outputs: int
     width: int
-    most_slots: int
+    words: bool
+    wide: bool
     doubles: bool
+    thread_scratch: int
     scratch: Scratch[Buffer]
+
+    kernel_table: ClassVar[KernelTable | None] = "trees"
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
         """Return the lines of C that run the step."""
-        sizes = ("rows", "features", "columns", "trees", "outputs", "width", "most_slots", "doubles")
-        arrays = ("column", "thresholds", "node", "counts", "groups", "leaves", "bases")
-        return [
-            "const cf_trees trees = {",
-            *format_fields({name: int(getattr(self, name)) for name in sizes}),
-            *format_fields(format_starts({name: getattr(self, name) for name in arrays})),
-            "};",
-            f"cf_run_trees(&trees, (const float *){format_pointer(self.x)}, {format_pointer(self.sums)}, "
-            f"{format_pointer(self.scratch)});",
-        ]
+        names = ("rows", "features", "columns", "trees", "outputs", "width", "words", "wide", "doubles")
+        values: Mapping[str, object] = {name: int(getattr(self, name)) for name in names}
+        buffers = {"x": self.x, **dict(zip(TREE_ARRAYS, self.arrays, strict=True)), "sums": self.sums}
+        return format_kernel_call(
+            "trees", "trees", {**values, "scratch": self.thread_scratch}, {**buffers, "scratch": self.scratch}
+        )
 
 
-@reads_call(TREE_SUMS, (*_OPERANDS, "float32", "float32", "float32"), (*_OPERANDS, "float64", "float64", "float64"))
+@reads_call(TREE_SUMS, (*_DTYPES, "float32", "float32", "float32"), (*_DTYPES, "float64", "float64", "float64"))
 def _read_sums(call: CustomCall) -> TreesStep:
-    x, column, thresholds, node, counts, groups, leaves, bases = call.inputs
+    x, *arrays = call.inputs
+    columns, _, trees, _, large, leaves, bases = arrays
     (sums,) = call.outputs
-    (rows, features), (trees,), (outputs,), (_, width) = x.dims, counts.dims, bases.dims, leaves.dims
-    require_shapes(sums.dims == (rows, outputs) and column.dims[1:] == (6,) and node.dims[1:] == (4,))
-    require_shapes(groups.dims == counts.dims)
-    most_slots = int(call.config["most_slots"])
+    (rows, features), (outputs,), (_, width) = x.dims, bases.dims, leaves.dims
+    require_shapes(sums.dims == (rows, outputs) and columns.dims[1:] == (6,) and trees.dims[1:] == (5,))
+    require_shapes(large.dims[1:] == (2,))
+    words, most_nodes = bool(call.config["words"]), int(call.config["most_nodes"])
+    doubles = bases.buffer.size == 8 * outputs
+    ranks, sums_size = columns.dims[0] * (2 if words else 1), outputs * (8 if doubles else 4)
+    size = _ROWS * (ranks + sums_size + 2 * most_nodes + 1)
     return TreesStep(
         call.name,
         x.buffer,
-        column.buffer,
-        thresholds.buffer,
-        node.buffer,
-        counts.buffer,
-        groups.buffer,
-        leaves.buffer,
-        bases.buffer,
+        tuple(array.buffer for array in arrays),
         sums.buffer,
         rows=rows,
         features=features,
-        columns=column.dims[0],
-        trees=trees,
+        columns=columns.dims[0],
+        trees=trees.dims[0],
         outputs=outputs,
         width=width,
-        most_slots=most_slots,
-        doubles=bases.buffer.size == 8 * outputs,
-        scratch=call.scratch((column.dims[0] + most_slots + 1) * 128),
+        words=words,
+        wide=bool(call.config["wide"]),
+        doubles=doubles,
+        thread_scratch=size,
+        scratch=call.scratch(size * min(MAX_THREADS, -(-rows // _ROWS))),
     )

@@ -1,0 +1,85 @@
+/*
+ * A block of rows in a small tree. The rows at a node, as a mask, are split between its children by one comparison of
+ * the block's ranks (RapidScorer, https://doi.org/10.1145/3219819.3219857). Rows that arrive at a leaf take its number.
+ */
+#ifndef COLDFORGE_BLOCK_H
+#define COLDFORGE_BLOCK_H
+
+#include "fused/vector.h"
+#include "trees/trees.h"
+
+typedef uint8_t row_bytes __attribute__((vector_size(CF_TREE_ROWS)));
+
+#if defined(__AVX512BW__)
+typedef uint64_t row_mask; /* a bit for each row */
+
+INLINE row_mask compare_bytes(const uint8_t *ranks, uint8_t rank) {
+    row_mask left = _mm512_cmple_epu8_mask(_mm512_load_si512(ranks), _mm512_set1_epi8((char)rank));
+    __asm__("" : "+r"(left));
+    return left;
+}
+
+INLINE row_mask compare_words(const uint16_t *ranks, uint16_t rank) {
+    const __m512i most = _mm512_set1_epi16((short)rank);
+    const uint64_t low = _mm512_cmple_epu16_mask(_mm512_load_si512(ranks), most);
+    return low | (uint64_t)_mm512_cmple_epu16_mask(_mm512_load_si512(ranks + 32), most) << 32;
+}
+
+INLINE row_bytes take_number(row_bytes numbers, row_mask here, row_bytes number) {
+    return (row_bytes)_mm512_mask_mov_epi8((__m512i)numbers, here, (__m512i)number);
+}
+
+INLINE row_mask every_row(void) { return ~UINT64_C(0); }
+#else
+typedef row_bytes row_mask; /* a byte for each row */
+typedef uint16_t row_words __attribute__((vector_size(2 * CF_TREE_ROWS)));
+
+INLINE row_mask compare_bytes(const uint8_t *ranks, uint8_t rank) {
+    return (row_mask)(*(const row_bytes *)(const void *)ranks <= (row_bytes){0} + rank);
+}
+
+INLINE row_mask compare_words(const uint16_t *ranks, uint16_t rank) {
+    return __builtin_convertvector((row_words)(*(const row_words *)(const void *)ranks <= (row_words){0} + rank),
+                                   row_mask);
+}
+
+INLINE row_bytes take_number(row_bytes numbers, row_mask here, row_bytes number) { return numbers | (here & number); }
+
+INLINE row_mask every_row(void) { return (row_mask){0} - 1; }
+#endif
+
+/* The numbers of the leaves of all rows, in two bytes; masks: memory for one of each slot. */
+INLINE void pass_block(const int words, const int wide, const void *slots, int32_t nodes, const void *ranks,
+                       row_mask *masks, row_bytes *low, row_bytes *high) {
+    masks[0] = every_row();
+    for (int32_t i = 0; i < nodes; i++) {
+        cf_wide_slot slot;
+        if (wide) {
+            slot = ((const cf_wide_slot *)slots)[i];
+        } else {
+            const cf_narrow_slot narrow = ((const cf_narrow_slot *)slots)[i];
+            slot = (cf_wide_slot){narrow.column, narrow.rank, narrow.left, narrow.right};
+        }
+        const int64_t column = (int64_t)slot.column * CF_TREE_ROWS;
+        const row_mask left = words ? compare_words((const uint16_t *)ranks + column, slot.rank)
+                                    : compare_bytes((const uint8_t *)ranks + column, (uint8_t)slot.rank);
+        const row_mask here = masks[i];
+        masks[slot.left] = here & left;
+        masks[slot.right] = here & ~left;
+    }
+    const row_bytes one = (row_bytes){0} + 1;
+    row_bytes number = {0}, numbers = {0}, page = {0}, pages = {0};
+    for (int32_t leaf = 1; leaf <= nodes; leaf++) {
+        number += one;
+        numbers = take_number(numbers, masks[nodes + leaf], number);
+    }
+    *low = numbers;
+    if (nodes < 256) return;
+    for (int32_t leaf = 256; leaf <= nodes; leaf++) {
+        if (leaf % 256 == 0) page += one;
+        pages = take_number(pages, masks[nodes + leaf], page);
+    }
+    *high = pages;
+}
+
+#endif

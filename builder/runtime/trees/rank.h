@@ -1,0 +1,148 @@
+/* The ranks of a block of rows: for each column, the number of its thresholds below each row's value. */
+#ifndef COLDFORGE_RANK_H
+#define COLDFORGE_RANK_H
+
+#include "fused/vector.h"
+#include "trees/trees.h"
+
+enum { CF_RANKED = 16 /* values that are searched for at the same time: one search is a chain of loads */ };
+
+/* Has a number kept in a register: compilers make jumps of masks, which are guessed wrong, and vectors of walks. */
+#define KEEP(number) __asm__("" : "+r"(number))
+
+INLINE int is_missing(const cf_tree_column *c, float x) {
+    if (c->missing == CF_MISSING_NONE) return 0;
+    return x != x || (c->missing == CF_MISSING_ZERO && x <= 1e-35f && x >= -1e-35f);
+}
+
+/* NaN is zero where no value is missing, and no category otherwise. */
+static int is_category(const cf_tree_column *c, const uint32_t *words, float x) {
+    if (x != x) x = 0;
+    if (!(x > -1.0f && x < 32.0f * (float)c->count)) return 0;
+    if (x < 0 && c->categories == CF_CATEGORIES_NOT_NEGATIVE) return 0;
+    return words[(uint32_t)x / 32] >> (uint32_t)x % 32 & 1;
+}
+
+/* Searches for CF_RANKED values of a column at once. */
+INLINE void search_any(const float *thresholds, int32_t count, const float *x, int32_t *below) {
+    float values[CF_RANKED];
+    UNROLL for (int i = 0; i < CF_RANKED; i++) values[i] = x[i] == x[i] ? x[i] : 0;
+    for (int32_t half = count / 2; half > 0; half /= 2) {
+        UNROLL for (int i = 0; i < CF_RANKED; i++) below[i] += thresholds[below[i] + half - 1] < values[i] ? half : 0;
+    }
+    UNROLL for (int i = 0; i < CF_RANKED; i++) below[i] += thresholds[below[i]] < values[i];
+}
+
+#if defined(__AVX512F__)
+enum { CF_COARSE = 32 };
+
+/* The same, with every so many of the thresholds in two registers: loads of single numbers are what takes time. */
+INLINE void search(const float *thresholds, int32_t count, const float *x, int32_t *below) {
+    if (count < 2 * CF_COARSE) {
+        search_any(thresholds, count, x, below);
+        return;
+    }
+    const int32_t step = count / CF_COARSE;
+    const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i ends = _mm512_mullo_epi32(lanes, _mm512_set1_epi32(step));
+    const __m512 low = _mm512_i32gather_ps(ends, thresholds + step - 1, 4);
+    const __m512 high = _mm512_i32gather_ps(ends, thresholds + step - 1 + step * CF_COARSE / 2, 4);
+    const __m512 loaded = _mm512_loadu_ps(x);
+    const __m512 value = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(loaded, loaded, _CMP_ORD_Q), loaded);
+    __m512i at = _mm512_setzero_si512();
+    UNROLL for (int half = CF_COARSE / 2; half > 0; half /= 2) {
+        const __m512i last = _mm512_add_epi32(at, _mm512_set1_epi32(half - 1));
+        const __mmask16 above = _mm512_cmp_ps_mask(_mm512_permutex2var_ps(low, last, high), value, _CMP_LT_OQ);
+        at = _mm512_mask_add_epi32(at, above, at, _mm512_set1_epi32(half));
+    }
+    at = _mm512_mullo_epi32(at, _mm512_set1_epi32(step));
+    for (int32_t half = step / 2; half > 0; half /= 2) {
+        const __m512 compared = _mm512_i32gather_ps(at, thresholds + half - 1, 4);
+        const __mmask16 above = _mm512_cmp_ps_mask(compared, value, _CMP_LT_OQ);
+        at = _mm512_mask_add_epi32(at, above, at, _mm512_set1_epi32(half));
+    }
+    const __mmask16 above = _mm512_cmp_ps_mask(_mm512_i32gather_ps(at, thresholds, 4), value, _CMP_LT_OQ);
+    _mm512_storeu_si512(below, _mm512_mask_add_epi32(at, above, at, _mm512_set1_epi32(1)));
+}
+#else
+INLINE void search(const float *thresholds, int32_t count, const float *x, int32_t *below) {
+    search_any(thresholds, count, x, below);
+}
+#endif
+
+/* Searches for the values of `columns` of one row, which may be fewer than CF_RANKED, at once. */
+INLINE void search_columns(const cf_trees_data *d, const cf_tree_column *columns, int64_t count, const float *x,
+                           int32_t *below) {
+    const float *thresholds[CF_RANKED];
+    float values[CF_RANKED];
+    int32_t counts[CF_RANKED], most = 0;
+    for (int64_t i = 0; i < CF_RANKED; i++) {
+        const cf_tree_column *column = columns + (i < count ? i : 0);
+        const float value = x[column->feature];
+        values[i] = value == value ? value : 0;
+        thresholds[i] = d->thresholds + column->thresholds;
+        counts[i] = column->categories ? 1 : column->count;
+        most = counts[i] > most ? counts[i] : most;
+        below[i] = 0;
+    }
+    for (int32_t half = most / 2; half > 0; half /= 2) {
+        for (int i = 0; i < CF_RANKED; i++) {
+            const int32_t step = half < counts[i] ? half : 0;
+            const int32_t at = below[i] + step - (step > 0);
+            below[i] += thresholds[i][at] < values[i] ? step : 0;
+            KEEP(below[i]);
+        }
+    }
+    for (int i = 0; i < CF_RANKED; i++) below[i] += thresholds[i][below[i]] < values[i];
+}
+
+/* ranks[column][row], for a row at a time, or for one column after the other: what `rows` decides. */
+#define RANK(NAME, RANK_TYPE, MOST)                                                                                    \
+    INLINE RANK_TYPE NAME##_value(const cf_trees_data *d, const cf_tree_column *c, float x, int32_t below) {           \
+        if (is_missing(c, x)) return c->missing_left ? 0 : MOST;                                                       \
+        if (!c->categories) return (RANK_TYPE)below;                                                                   \
+        return !is_category(c, (const uint32_t *)(const void *)(d->thresholds + c->thresholds), x);                    \
+    }                                                                                                                  \
+    static void NAME##_row(const cf_trees *t, const cf_trees_data *d, const float *x, RANK_TYPE *ranks) {              \
+        for (int64_t c = 0; c < t->columns; c += CF_RANKED) {                                                          \
+            const cf_tree_column *columns = d->columns + c;                                                            \
+            const int64_t count = t->columns - c < CF_RANKED ? t->columns - c : CF_RANKED;                             \
+            int32_t below[CF_RANKED];                                                                                  \
+            search_columns(d, columns, count, x, below);                                                               \
+            for (int64_t i = 0; i < count; i++) {                                                                      \
+                ranks[(c + i) * CF_TREE_ROWS] = NAME##_value(d, columns + i, x[columns[i].feature], below[i]);         \
+            }                                                                                                          \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void NAME##_rows(const cf_trees *t, const cf_trees_data *d, const float *x, int64_t rows,                   \
+                            RANK_TYPE *ranks) {                                                                        \
+        for (int64_t c = 0; c < t->columns; c++, ranks += CF_TREE_ROWS) {                                              \
+            const cf_tree_column *column = d->columns + c;                                                             \
+            for (int64_t row = 0; row < rows; row += CF_RANKED) {                                                      \
+                float values[CF_RANKED];                                                                               \
+                int32_t below[CF_RANKED] = {0};                                                                        \
+                for (int64_t i = 0; i < CF_RANKED; i++) {                                                              \
+                    const int64_t at = row + i < rows ? row + i : row;                                                 \
+                    values[i] = x[at * t->features + column->feature];                                                 \
+                }                                                                                                      \
+                if (column->categories) {                                                                              \
+                    for (int i = 0; i < CF_RANKED; i++) ranks[row + i] = NAME##_value(d, column, values[i], 0);        \
+                    continue;                                                                                          \
+                }                                                                                                      \
+                search(d->thresholds + column->thresholds, column->count, values, below);                              \
+                const int32_t absent = column->missing_left ? 0 : MOST, zero = column->missing == CF_MISSING_ZERO;     \
+                const int32_t most = column->missing == CF_MISSING_NONE ? 0 : -1;                                      \
+                UNROLL for (int i = 0; i < CF_RANKED; i++) {                                                           \
+                    const float x_i = values[i];                                                                       \
+                    const int32_t gone = -((x_i != x_i) | (zero & (x_i <= 1e-35f) & (x_i >= -1e-35f))) & most;         \
+                    ranks[row + i] = (RANK_TYPE)((absent & gone) | (below[i] & ~gone));                                \
+                }                                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+
+RANK(rank_bytes, uint8_t, 255)
+RANK(rank_words, uint16_t, 65535)
+#undef RANK
+
+#endif

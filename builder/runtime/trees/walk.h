@@ -1,0 +1,71 @@
+/*
+ * Walks down trees, several at the same time, since each step of one waits for its loads: a few rows through small
+ * trees, and all rows of a block through large ones.
+ */
+#ifndef COLDFORGE_WALK_H
+#define COLDFORGE_WALK_H
+
+#include "fused/vector.h"
+#include "trees/rank.h"
+
+enum { CF_WALKS = 8 };
+
+/* A row in a tree: the tree's slots, and the row's ranks, each `stride` elements from the last. */
+typedef struct {
+    const void *slots[CF_WALKS];
+    const void *ranks[CF_WALKS];
+    int64_t stride;
+} cf_walk;
+
+INLINE uint32_t rank_at(const int words, const void *ranks, int64_t at) {
+    return words ? ((const uint16_t *)ranks)[at] : ((const uint8_t *)ranks)[at];
+}
+
+/* Finds the slots of the leaves in small trees. */
+INLINE void walk_small(const int words, const int wide, const cf_walk *walk, int32_t *slots) {
+    const int bits = wide ? 16 : 8;
+    const uint32_t mask = wide ? 0xffff : 0xff;
+    uint32_t at[CF_WALKS], moved = 1;
+    UNROLL for (int i = 0; i < CF_WALKS; i++) at[i] = 0;
+    while (moved) {
+        moved = 0;
+        UNROLL for (int i = 0; i < CF_WALKS; i++) {
+            uint64_t slot; /* as a number, from which a shift takes either child */
+            if (wide) {
+                memcpy(&slot, (const cf_wide_slot *)walk->slots[i] + at[i], sizeof(cf_wide_slot));
+            } else {
+                uint32_t narrow;
+                memcpy(&narrow, (const cf_narrow_slot *)walk->slots[i] + at[i], sizeof narrow);
+                slot = narrow;
+            }
+            const uint32_t rank = rank_at(words, walk->ranks[i], (int64_t)(slot & mask) * walk->stride);
+            const int right = rank > (slot >> bits & mask);
+            const uint32_t next = (uint32_t)(slot >> (2 * bits + bits * right)) & mask;
+            moved |= next ^ at[i];
+            at[i] = next;
+            KEEP(at[i]);
+        }
+    }
+    UNROLL for (int i = 0; i < CF_WALKS; i++) slots[i] = (int32_t)at[i];
+}
+
+/* Finds the numbers of the leaves in large trees. */
+INLINE void walk_large(const int words, const cf_walk *walk, int32_t *leaves) {
+    int32_t at[CF_WALKS], inner = -1;
+    UNROLL for (int i = 0; i < CF_WALKS; i++) at[i] = 0;
+    while (inner < 0) {
+        inner = 0;
+        UNROLL for (int i = 0; i < CF_WALKS; i++) {
+            const cf_large_slot slot = ((const cf_large_slot *)walk->slots[i])[at[i]];
+            const uint32_t rank = rank_at(words, walk->ranks[i], slot.column * walk->stride);
+            int32_t goes = -(slot.next >= 0);
+            KEEP(goes);
+            at[i] = ((slot.next + (rank > slot.rank)) & goes) | (at[i] & ~goes);
+            KEEP(at[i]);
+            inner |= goes;
+        }
+    }
+    UNROLL for (int i = 0; i < CF_WALKS; i++) leaves[i] = ~((const cf_large_slot *)walk->slots[i])[at[i]].next;
+}
+
+#endif

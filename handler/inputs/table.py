@@ -84,6 +84,23 @@ def read_rows(
     return _fill_inputs([flat[at::width] for at in range(width)], description, limits, name_row)
 
 
+def read_cells(row: Mapping[str, object], description: Description, limits: RequestLimits) -> dict[str, Any]:
+    """Return the fields of a Request for the ``"inputs"`` of one row, in which numbers may be text, as CSV has them.
+
+    So is a row of a table in a list of inputs, whose reader does not know the model. Raises HandlerError.
+    """
+    table = description.table
+    assert table is not None
+    read = dict(row)
+    for name, port in zip(table.columns, _list_ports(description), strict=True):
+        value = row.get(name)
+        if isinstance(value, str) and port.dtype != "string":
+            is_category = name in table.categories
+            column = _Column(name, port, lambda number: '"inputs"')
+            read[name] = (value or None) if is_category else _parse_cell(value, column, 0)
+    return read_rows([read], description, limits, lambda number: '"inputs"')
+
+
 def _read_csv(file: File, description: Description, limits: RequestLimits) -> dict[str, Any]:
     """Return the fields of a Request for the rows of ``file``. Raises HandlerError."""
     import csv
@@ -195,10 +212,10 @@ def _parse_cells(cells: Sequence[str], column: _Column) -> list[object]:
             return [float(cell) if cell else None for cell in cells]
         except ValueError:
             pass
-    return [_parse_cell(cell, column, number) for number, cell in enumerate(cells)]
+    return [_parse_cell(cell, column, number, f"; {_HINT}") for number, cell in enumerate(cells)]
 
 
-def _parse_cell(cell: str, column: _Column, number: int) -> object:
+def _parse_cell(cell: str, column: _Column, number: int, hint: str = "") -> object:
     if not cell:
         return None
     word = cell.strip().lower()
@@ -210,7 +227,7 @@ def _parse_cell(cell: str, column: _Column, number: int) -> object:
                 return parse(word)
             except ValueError:
                 continue
-    raise WrongTypeError(f"{column.name_value(number)} must be a number; {_HINT}")
+    raise WrongTypeError(f"{column.name_value(number)} must be a number{hint}")
 
 
 def _fill_inputs(

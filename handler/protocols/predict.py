@@ -12,6 +12,7 @@
     {"inputs": {"<feed>": [[…], …]}}           tensors, for models that take no image; nested, with any number of
                                                items, or flat
     {"inputs": {"<feed>": {"b64": "…"}}}       the same as raw little-endian bytes
+    {"inputs": {"<column>": "3", …}}           a row of a table whose numbers may be text, as a list of inputs has them
 
 Any of them may have ``"model": "<name>"``, for a bundle of several models, and ``"signature": "<name>"``, for a model
 of several signatures; the default is the first. A single input may be called ``input``, whatever its name. The body may
@@ -202,9 +203,13 @@ def parse_event(
         if not event.keys().isdisjoint(kind.keys):
             fields |= kind.read_event(event, description, limits)
             taken += kind.replaces
-    values = _match_inputs(
-        event.get("inputs", {}), [port for port in description.caller_inputs if port.name not in taken]
-    )
+    named = event.get("inputs", {})
+    if description.table and not taken and _is_row(named):
+        from ..inputs.table import read_cells
+
+        fields |= read_cells(named, description, limits)
+        named, taken = {}, tuple(port.name for port in description.caller_inputs)
+    values = _match_inputs(named, [port for port in description.caller_inputs if port.name not in taken])
     counts: dict[str, int] = {}
     if description.strings and "strings" not in fields:
         from ..inputs.strings import read_strings
@@ -254,6 +259,11 @@ def _match_inputs(value: Any, wanted: list[Port]) -> dict[str, object]:
         problem = f"{_list_unknown(unknown)} not known" if unknown else f'"{missing[0]}" is missing'
         raise WrongFieldError(f'{problem} in "inputs"; needed: {need}')
     return dict(value)
+
+
+def _is_row(inputs: object) -> bool:
+    """Return whether ``inputs`` has a single value under each name, as a row of a table does."""
+    return isinstance(inputs, dict) and bool(inputs) and not any(isinstance(v, list | dict) for v in inputs.values())
 
 
 def _list_unknown(names: list[str]) -> str:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from builder.release.batch.batch_items import read_items
 from handler.budget import RequestLimits
 from handler.description import parse_description
 from handler.errors import StartupError
@@ -206,6 +207,24 @@ def test_a_model_with_a_feed_for_each_column(columns: Client) -> None:
     assert refused(columns, {"rows": [[1, 1, 1], [1, 2.5, 1]]})[1] == '"rows"[1]: "count" must hold int64 only'
     status, _ = columns.post("/predict", {"inputs": {"age": [[1]], "count": [[2]], "well": [[True]]}})
     assert status == 200
+
+
+def test_rows_of_a_list_of_inputs_may_have_numbers_as_text(client: Client, columns: Client, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("size,age,colour\n2.5, 3 ,red\n,1e2,\n0,true,5\n")
+    items = list(read_items(str(tmp_path / "t.csv"), None))
+    assert [predictions(client, item) for item in items] == [[[3, 1, 2.5]], [[100, None, None]], [[1, 2, 0]]]
+    assert predictions(client, {"inputs": {"age": 3, "colour": 5}}) == [[3, 2, None]]
+    assert predictions(client, {"inputs": {"input": [[1, 2, 3]]}}) == [[1, 2, 3]]
+    assert refused(client, {"inputs": {"age": "x"}}) == ("wrong_type", '"inputs": the column "age" must be a number')
+    assert refused(client, {"inputs": {"agee": "3"}})[0] == "wrong_field"
+    assert refused(client, {"inputs": {}})[0] == "wrong_field"
+    assert refused(client, {"inputs": {"age": 3}, "row": {}})[0] == "wrong_field"
+    row = {"age": "", "count": str(2**53 + 1), "well": "False"}
+    status, answer = columns.post("/predict", {"inputs": row})
+    assert (status, answer["predictions"]) == (
+        200,
+        [{"same_age": [None], "same_count": [2**53 + 1], "same_well": [False]}],
+    )
 
 
 @pytest.mark.parametrize("model", ["client", "strict", "columns"])

@@ -84,6 +84,25 @@ def test_parquet_of_keys_and_of_tensors(tmp_path: Path) -> None:
     assert list(read_items(str(path), None)) == [{"inputs": {"x": [1.0, 2.0]}}, {"inputs": {"x": [3.0, 4.0]}}]
 
 
+def test_the_rows_of_tables_have_a_value_under_each_name(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    _, parquet = import_pyarrow()
+    row = {"age": [3.5, float("nan"), None], "text": ["red", None, "blue"]}
+    parquet.write_table(pyarrow.table(row), tmp_path / "t.parquet")
+    assert list(read_items(str(tmp_path / "t.parquet"), None)) == [
+        {"inputs": {"age": 3.5, "text": "red"}},
+        {"inputs": {"age": None, "text": None}},
+        {"inputs": {"age": None, "text": "blue"}},
+    ]
+    assert found(tmp_path / "t.csv", 'age,text\n3,"a, b"\n,\n') == [
+        {"inputs": {"age": "3", "text": "a, b"}},
+        {"inputs": {"age": "", "text": ""}},
+    ]
+    assert found(tmp_path / "t.csv", "text,top_k\nhello,1\n") == [{"text": "hello", "top_k": "1"}]
+    with pytest.raises(BatchError, match="row 1 cannot be read: it has more values"):
+        found(tmp_path / "t.csv", "age\n1,2\n")
+
+
 def test_without_pyarrow_the_line_that_installs_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(EnvironmentSetupError, match=r"pip install .*parquet"):

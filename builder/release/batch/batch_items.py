@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import math
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,6 +21,7 @@ from urllib.parse import unquote_plus
 from builder.base.commands import choose_command
 from builder.base.errors import BatchError, EnvironmentSetupError, UsageError
 from builder.release.batch.s3_location import S3Location, batch_errors, open_object
+from handler.options import NAMES
 
 INSTALL = choose_command(
     ".venv/bin/pip install --no-deps --require-hashes -r requirements/parquet.txt", "pip install 'coldforge[parquet]'"
@@ -112,7 +114,8 @@ def _read_json_lines(file: IO[bytes]) -> Iterator[Mapping[str, Any]]:
 def _read_parquet(file: IO[bytes]) -> Iterator[Mapping[str, Any]]:
     _, parquet = import_pyarrow()
     for batch in parquet.ParquetFile(file).iter_batches(batch_size=_ROWS):
-        yield from batch.to_pylist()
+        for row in batch.to_pylist():
+            yield {name: None if isinstance(v, float) and math.isnan(v) else v for name, v in row.items()}
 
 
 _READERS: dict[str, Callable[[IO[bytes]], Iterator[Mapping[str, Any]]]] = {
@@ -137,11 +140,13 @@ def _convert_rows(rows: Iterable[Mapping[str, Any]], source: str, bucket: str | 
 
 
 def _make_item(row: Mapping[str, Any], bucket: str | None) -> Item:
-    """Make an item of a row. Raises LookupError where an object has no bucket."""
+    """Make an item of a row. Raises LookupError where an object has no bucket, ValueError for values without a name."""
     named = {_NAMES[name.lower()]: value for name, value in row.items() if name and name.lower() in _NAMES and value}
     if "Key" not in named:
-        # The row is a request as it is, or tensors: in Parquet, each column is one.
-        return dict(row) if row.keys() & _REQUESTS else {"inputs": dict(row)}
+        if None in row:
+            raise ValueError("it has more values than the first row has names")
+        # The row is a request as it is, or tensors, each a column of Parquet, or the row of a table.
+        return dict(row) if row.keys() <= _REQUESTS and row.keys() & _CONTENTS else {"inputs": dict(row)}
     if "ETag" in named:
         named["ETag"] = str(named["ETag"]).strip('"')
     if not (bucket or "Bucket" in named):
@@ -149,7 +154,8 @@ def _make_item(row: Mapping[str, Any], bucket: str | None) -> Item:
     return {"Bucket": bucket} | named
 
 
-_REQUESTS = {"image", "images", "audio", "text", "texts", "inputs"}
+_CONTENTS = {"image", "images", "audio", "text", "texts", "row", "rows", "examples", "inputs"}
+_REQUESTS = {*_CONTENTS, *NAMES, "model", "signature"}
 
 
 def _read_inventory(file: IO[bytes], source: str, s3: Any) -> Iterator[Item]:

@@ -169,6 +169,13 @@ class TableInput(NamedTuple):
     columns: tuple[str, ...]
     categories: Mapping[str, Mapping[str, int]] = MappingProxyType({})
 
+    def list_categories(self, column: str) -> list[str]:
+        """Return one name of each category of ``column``, in the order of their numbers; empty where they have none."""
+        names: dict[int, str] = {}
+        for name, number in self.categories.get(column, {}).items():
+            names.setdefault(number, name)
+        return [*names.values()]
+
 
 class Output(NamedTuple):
     """The settings that turn a fetch into an answer."""

@@ -29,7 +29,7 @@ def read_tensor(value: object, port: Port) -> bytes:
     where = f'"{port.name}"'
     if isinstance(value, dict):
         return _read_base64(value, where, port)
-    if isinstance(value, list) and len(value) == port.elements and not any(isinstance(v, list) for v in value):
+    if isinstance(value, list) and len(value) == port.elements and list not in set(map(type, value)):
         flat: list[object] = value
     elif port.shape:
         flat = []

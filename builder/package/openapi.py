@@ -260,8 +260,8 @@ def _describe_row(model: Description) -> Schema:
     for name in table.columns:
         port = ports[table.feed or name]
         kinds = [{"type": "boolean"}, _describe_number(port.dtype)]
-        if names := table.categories.get(name):
-            kinds = [{"enum": [*names]}, *([{"type": ["string", "number", "boolean"]}] if port.nan else [])]
+        if names := table.list_categories(name):
+            kinds = [{"enum": names}, *([{"type": ["string", "number", "boolean"]}] if port.nan else [])]
         columns[name] = {"anyOf": [*kinds, *([{"type": "null"}] if port.nan else [])]}
     needed = [name for name in table.columns if not ports[table.feed or name].nan]
     count = {"minItems": len(columns), "maxItems": len(columns)}

@@ -280,9 +280,10 @@ def _check_numbers(values: list[object], column: _Column) -> list[object]:
     types = set(map(type, values))
     if bool in types:
         values = [int(value) if isinstance(value, bool) else value for value in values]
-    if float in types and not all(math.isfinite(value) for value in values if isinstance(value, float)):
-        finite = [not isinstance(value, float) or math.isfinite(value) for value in values]
-        raise _refuse_infinite(column, finite.index(False))
+    floats: list[Any] = values if types == {float} else [value for value in values if isinstance(value, float)]
+    if not all(map(math.isfinite, floats)):
+        wrong = next(value for value in floats if not math.isfinite(value))
+        raise _refuse_infinite(column, values.index(wrong))
     return values
 
 

@@ -81,11 +81,9 @@ def _describe_columns(description: Description) -> list[dict[str, Any]] | None:
     if table is None or len(table.columns) > LARGEST_FORM:
         return None
     dtypes = {port.name: port.dtype for port in description.caller_inputs}
-    names = {
-        name: [*known][: len({*known.values()})] for name, known in table.categories.items()
-    }  # not other spellings
     return [
-        {"name": name, "dtype": dtypes[table.feed or name], "categories": names.get(name)} for name in table.columns
+        {"name": name, "dtype": dtypes[table.feed or name], "categories": table.list_categories(name) or None}
+        for name in table.columns
     ]
 
 

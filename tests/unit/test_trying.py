@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from builder.base.project import HOME
 from builder.cli import make_parser
-from builder.measure.local.run_event import format_try_command, make_zero_inputs
+from builder.measure.local.run_event import default_event, format_try_command, make_zero_inputs
 
 PICTURE: dict[str, Any] = {"name": "pixels", "dtype": "uint8", "shape": [1, 8, 8, 1], "bytes": 64}
 SERIES: dict[str, Any] = {"name": "series", "dtype": "float32", "shape": [1, 3], "bytes": 12}
@@ -52,6 +53,19 @@ def test_a_model_of_text_is_tried_with_one() -> None:
     assert make_zero_inputs(about) == {}
     both = about | {"feeds": [ids, mask, SERIES]}
     assert list(make_zero_inputs(both)["inputs"]) == ["series"]
+
+
+def test_a_model_of_a_table_is_tried_with_a_row(tmp_path: Path) -> None:
+    table = {"feed": "series", "columns": ["age", "colour", "n"], "categories": {"colour": ["blue", "red"]}}
+    about = described(SERIES) | {"table": table, "batch": 1}
+    assert '{"row": {"age": 0, "colour": "blue", "n": 0}}' in format_try_command(["a"], about)
+    (tmp_path / "model.json").write_text(json.dumps(about))
+    assert default_event(tmp_path) == {"row": {"age": 0, "colour": "blue", "n": 0}}
+    strings = [{"name": "word", "shape": [2, 1], "feeds": []}]
+    wide = about | {"batch": 2, "table": {"columns": ["word", *"abcd"]}, "strings": strings}
+    assert '{"row": {"word": "", "a": 0, "b": 0, "c": 0, ...}}' in format_try_command(["a"], wide)
+    (tmp_path / "model.json").write_text(json.dumps(wide))
+    assert default_event(tmp_path) == {"rows": [{"word": ""} | dict.fromkeys("abcd", 0)] * 2}
 
 
 def test_the_line_names_the_folder_that_the_command_was_told_to_work_in(

@@ -154,12 +154,15 @@ def require_answer(answer: Any) -> None:
 def default_event(bundle: Path) -> dict[str, Any]:
     """Return a request for the model of ``bundle``, its folder in dist/: an image or text of ours, zeros for others.
 
-    Raises UsageError where nothing is built.
+    A model of a table gets what ``make_row`` returns. Raises UsageError where nothing is built.
     """
     try:
         described = json.loads((bundle / "model.json").read_text())
     except OSError as error:
         raise UsageError(f"there is no bundle in {bundle}; run `{bundle_command(bundle.name)}` first.") from error
+    if described.get("table"):
+        row = make_row(described)
+        return {"row": row} if described["batch"] == 1 else {"rows": [row] * described["batch"]}
     if described.get("text") or _takes_text(described):
         event = {"text": TEXT}
     else:
@@ -200,6 +203,12 @@ def format_try_command(models: Sequence[str], described: Mapping[str, Any], fold
     options = ["-C", str(folder)] if folder != Path() else []
     words = shlex.join(["coldforge", *options, "invoke", *(model for model in models if model != ".")])
     command = f"try it: {choose_command(f'make invoke MODEL={names}', words)}"
+    if described.get("table"):
+        row = list(make_row(described).items())
+        shown = ", ".join(f"{json_line(name)}: {json_line(value)}" for name, value in row[:_SHOWN_COLUMNS])
+        more = ", ..." if len(row) > _SHOWN_COLUMNS else ""
+        option = choose_command("INPUTS=FILE", "--inputs FILE")
+        return f'{command}\n  It sends a row of zeros. {option} sends your own request: {{"row": {{{shown}{more}}}}}'
     tensors = _list_tensor_feeds(described)
     if not tensors and (described.get("text") or _takes_text(described)):
         return f'{command}\n  It sends a text. {choose_command("TEXT=", "--text ")}"..." sends your own.'
@@ -218,6 +227,18 @@ def _list_tensor_feeds(described: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     used = {feed for text in described.get("strings", []) for feed in text["feeds"]}
     used |= {described["image"]["feed"]} if described["image"] else {*(described.get("text") or {}).values()}
     return [feed for feed in described["feeds"] if feed["name"] not in used]
+
+
+_SHOWN_COLUMNS = 4
+
+
+def make_row(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row for a model.json of a table: zeros, empty strings, and the first one of categories."""
+    table = described["table"]
+    categories, strings = table.get("categories", {}), {text["name"] for text in described.get("strings", [])}
+    return {
+        name: categories[name][0] if categories.get(name) else "" if name in strings else 0 for name in table["columns"]
+    }
 
 
 def make_zero_inputs(described: Mapping[str, Any]) -> dict[str, Any]:

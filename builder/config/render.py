@@ -34,6 +34,7 @@ def render_spec(spec: ModelSpec, notes: Mapping[str, str] | None = None) -> str:
     feeds, fetches, outputs = (_collect_entries(spec, kind) for kind in ("feeds", "fetches", "outputs"))
     for feed in feeds:
         sizes = {"shape" if feed["shapes"] else "shapes": None, "lengths": feed["lengths"] or None}
+        sizes["columns"] = feed["columns"] or None
         value = feed["value"]
         lone = {"value": value[0]} if value and len(value) == 1 else {}
         feed |= sizes | lone

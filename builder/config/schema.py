@@ -202,6 +202,9 @@ class FeedSpec:
     nan: bool = False
     """Whether callers may send NaN and infinities, as a model does that takes NaN for a missing number. The golden
     inputs then have some. If not, the function refuses them by the input's name, with status 422."""
+    columns: Annotated[tuple[str, ...], ListKind(StringKind(), unique=True), Otherwise("the model's own")] = ()
+    """The names of the columns, in their order, of a model's only input `[batch, columns]`: callers may then give rows
+    of a table by these names, in JSON or CSV. See `coldforge docs protocols`."""
     signature: ClassVar[Annotated[str | None, Otherwise("the first")]] = None
     """The signature that this table belongs to, if the model has several."""
 

@@ -83,7 +83,14 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
 
 
 def _find_table(ports: ModelPorts, spec: ModelSpec, graph: FrozenGraph) -> TablePort | None:
-    """Return the columns of the only feed, or all inputs of a model where each has one element for each item."""
+    """Return the columns of the only feed, or all inputs of a model where each has one element for each item.
+
+    Raises ImportModelError where the spec names columns that the model does not have.
+    """
+    if named_feed := next((feed for feed in spec.feeds if feed.columns), None):
+        _require_columns(named_feed, spec, graph)
+        categories = ports.feeds[0].categories if ports.feeds[0].columns == named_feed.columns else {}
+        return TablePort(named_feed.name, named_feed.columns, categories)
     if spec.image or spec.audio or spec.text:
         return None
     if len(ports.feeds) == 1 and len(graph.feeds) == 1 and (columns := ports.feeds[0].columns):
@@ -96,6 +103,19 @@ def _find_table(ports: ModelPorts, spec: ModelSpec, graph: FrozenGraph) -> Table
         return None
     names = {name: texts for port in ports.feeds for name, texts in port.categories.items() if name in shapes}
     return TablePort("", tuple(shapes), names)
+
+
+def _require_columns(feed: FeedSpec, spec: ModelSpec, graph: FrozenGraph) -> None:
+    """Raise ImportModelError unless the columns of ``feed`` are those of the only input."""
+    takes_files = spec.image or spec.audio or spec.text or graph.strings or graph.examples
+    port = graph.feeds[0].spec
+    if takes_files or len(graph.feeds) > 1:
+        why = "which is not all that callers pass"
+    elif port.shape != (spec.batch, len(feed.columns)):
+        why = f"which has the shape {list(port.shape)}, by {len(feed.columns)} names"
+    else:
+        return
+    raise ImportModelError(f"[[feeds]] names the columns of {feed.name!r}, {why}: correct columns, or delete it.")
 
 
 def open_source(

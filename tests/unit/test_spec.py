@@ -417,6 +417,7 @@ def specs(draw: st.DrawFn, folder: Path) -> ModelSpec:
     lengths = st.sets(sizes, min_size=2, max_size=2).map(lambda two: tuple(sorted(two)))
     feeds = [replace(feed, lengths=draw(st.just(()) | lengths)) for feed in feeds]
     feeds = [replace(feed, truncate=bool(feed.lengths) and draw(st.booleans())) for feed in feeds]
+    feeds = [replace(feed, columns=tuple(draw(unique(lines_of_text, 3) | st.just([])))) for feed in feeds]
     feeds[1:] = [replace(feed, nan=draw(st.booleans())) for feed in feeds[1:]]  # the first may be of images
     fetches = tuple(map(FetchSpec, draw(unique(lines_of_text, 3) if named else st.just([]))))
     if draw(st.booleans()) and fetches:

@@ -30,6 +30,10 @@ _EXTENSIONS: dict[str, Format] = {
     ".onnx": "onnx",
     ".tflite": "tflite",
     ".ubj": "xgboost",
+    ".skops": "sklearn",
+    ".joblib": "sklearn",
+    ".pkl": "sklearn",
+    ".pickle": "sklearn",
 }
 
 _GENERAL_EXTENSIONS: dict[str, Format] = {".json": "xgboost", ".txt": "lightgbm"}
@@ -38,8 +42,12 @@ _GENERAL_EXTENSIONS: dict[str, Format] = {".json": "xgboost", ".txt": "lightgbm"
 EXTENSIONS = ", ".join([*_EXTENSIONS, *_GENERAL_EXTENSIONS])
 """The extensions of models that are files, for messages."""
 
-CODE: Mapping[Format, tuple[str, str]] = {"h5": (".h5", "ask its author for a .keras file"), "pytorch": (".pt2", "")}
-"""Formats whose files may run code when they are loaded: their extensions, and the advice without trust."""
+CODE: Mapping[Format, tuple[str, str]] = {
+    "h5": (".h5", "ask its author for a .keras file"),
+    "pytorch": (".pt2", ""),
+    "sklearn": ("pickled", "ask its author for a .skops file"),
+}
+"""Formats whose files may run code when they are loaded: what they are called, and the advice without trust."""
 
 FRAMEWORK_FORMATS: tuple[Format, ...] = ("jax", "pytorch", "onnx", "tflite", "xgboost", "lightgbm", "sklearn")
 """Formats that TensorFlow does not read; each becomes a StableHLO program in an environment of its own."""
@@ -59,6 +67,11 @@ def guess_format(name: str) -> Format | None:
 def guess_model_format(name: str) -> Format | None:
     """Return the format that the extension of a file tells which is known to be a model, if it does."""
     return guess_format(name) or _GENERAL_EXTENSIONS.get(Path(name).suffix.lower())
+
+
+def may_run_code(form: Format, name: str) -> bool:
+    """Return whether the file ``name`` may run code when it is loaded. A .skops file loads nothing but data."""
+    return form in CODE and Path(name).suffix.lower() != ".skops"
 
 
 def is_saved_model(path: Path) -> bool:
@@ -248,7 +261,8 @@ def _check_address(model: SpecTable) -> None:
 
 def _check_format(tables: SpecTables, form: Format) -> None:
     model = tables.model
-    if form in CODE and model.get("trust") is False:
+    name = model.get("file") or model.get("source") or ""
+    if may_run_code(form, name) and model.get("trust") is False:
         kind, instead = CODE[form]
         model.note_mistake(
             "trust",

@@ -23,7 +23,7 @@ from builder.config import (
 )
 from builder.config.address import Address
 from builder.config.checkpoints import explain_if_weights
-from builder.config.rules import CODE, EXTENSIONS, guess_format, guess_model_format, is_saved_model
+from builder.config.rules import CODE, EXTENSIONS, guess_format, guess_model_format, is_saved_model, may_run_code
 from builder.importers.draft_image import draft_image
 from builder.importers.ports import ASSUMED_DIM, ModelPorts, PortInfo
 
@@ -76,12 +76,12 @@ def draft_spec(
     ``describe`` reads the model's ports. ``toml`` is the future path of the spec, by default ``model.toml`` beside the
     model; nothing is written. ``origin`` is the address that the model was fetched from, named instead of its path.
     ``name``: the model's name; made from the file's where it is empty. Raises ImportModelError when the path holds no
-    model of a known format, or holds a .h5 file without ``trust``, as reading its ports loads it.
+    model of a known format, or holds a file that may run code without ``trust``, as reading its ports loads it.
     """
     model_path = model_path.resolve()
     toml = toml.resolve() if toml else model_path.parent / "model.toml"
     form = origin.format if origin else _detect_format(model_path)
-    if form in CODE and not trust:
+    if may_run_code(form, model_path.name) and not trust:
         kind, instead = CODE[form]
         raise ImportModelError(
             f"{model_path.name}: a {kind} file may run code when it is loaded. If you trust where this one comes from, "

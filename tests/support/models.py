@@ -28,6 +28,8 @@ SUFFIXES: dict[str, Format] = {
     ".onnx": "onnx",
     ".tflite": "tflite",
     ".ubj": "xgboost",
+    ".skops": "sklearn",
+    ".joblib": "sklearn",
 }
 
 

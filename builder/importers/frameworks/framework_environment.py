@@ -71,6 +71,12 @@ FRAMEWORKS: Mapping[Format, Framework] = {
         "about 250 MB",
         (_JOBS, "builder.importers.frameworks.tree_model", "builder.importers.frameworks.jax_program"),
     ),
+    "sklearn": Framework(
+        "scikit-learn",
+        "exchange.txt",
+        "about 250 MB",
+        (_JOBS, "builder.importers.frameworks.sklearn_model", "builder.importers.frameworks.jax_program"),
+    ),
     "tflite": Framework(
         "LiteRT",
         "exchange.txt",

@@ -14,6 +14,7 @@ from builder.base.arrays import Array
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
 from builder.config import ModelSpec, Source
+from builder.config.rules import may_run_code
 from builder.importers.frameworks.framework_model import (
     ANSWERED,
     ASKED,
@@ -133,10 +134,20 @@ def _open_model(source: Source, path: Path) -> FrameworkModel:
         from builder.importers.frameworks.tree_model import open_tree_model
 
         return open_tree_model(path, source.format)
+    if source.format == "sklearn" and not may_run_code(source.format, path.name):
+        return _open_sklearn(source, path)
     if not source.trust:
         raise ImportModelError(
             f"{path.name} may run code when it is loaded. If you trust where it comes from, {HOW_TO_TRUST}."
         )
+    if source.format == "sklearn":
+        return _open_sklearn(source, path)
     from builder.importers.frameworks.torch_model import open_torch
 
     return open_torch(path)
+
+
+def _open_sklearn(source: Source, path: Path) -> FrameworkModel:
+    from builder.importers.frameworks.sklearn_model import open_sklearn
+
+    return open_sklearn(path, source.trust)

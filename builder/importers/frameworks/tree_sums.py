@@ -53,7 +53,8 @@ def add_leaves(ensemble: Ensemble, x: Any) -> Any:
 
     sums = _call_step(TREE_SUMS, ensemble, sum_leaves, x)
     if ensemble.divisor != 1:
-        sums = sums / np.asarray(ensemble.divisor, dtype)
+        # XLA would multiply by the inverse of a constant, which rounds twice.
+        sums = sums / jnp.where(jnp.isnan(sums), 1, jnp.asarray(ensemble.divisor, dtype))
     return sums + np.array(ensemble.bases, dtype) if ensemble.base_last else sums
 
 

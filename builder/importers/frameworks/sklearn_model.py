@@ -1,0 +1,141 @@
+"""Reads models of scikit-learn, from .skops or pickled files: ports and a JAX function; scikit-learn itself answers."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import joblib
+import numpy as np
+import sklearn
+from sklearn.base import BaseEstimator, is_classifier, is_clusterer, is_regressor
+from sklearn.exceptions import InconsistentVersionWarning, NotFittedError
+from sklearn.utils.validation import check_is_fitted
+from skops import io as skops
+
+from builder.base.arrays import Array
+from builder.base.errors import ImportModelError
+from builder.base.escape import describe_error
+from builder.importers.frameworks.framework_model import FrameworkModel, make_port
+from builder.importers.frameworks.sklearn_steps import explain_unsupported, run_method
+from builder.importers.frameworks.sklearn_trees import ENSEMBLES, read_trees
+from builder.importers.loaded import HOW_TO_TRUST
+from builder.importers.ports import GraphFacts, ModelPorts
+from builder.importers.trees.ensemble import draw_rows
+
+FEED = "input"
+_METHODS = {"probabilities": "predict_proba", "scores": "decision_function", "prediction": "predict",
+            "distances": "transform", "transformed": "transform"}  # fmt: skip
+"""The method of an estimator that gives a fetch."""
+
+_SAMPLES = 64
+
+
+def open_sklearn(path: Path, trust: bool) -> FrameworkModel:
+    """Open the fitted estimator in ``path``. Raises ImportModelError.
+
+    Its feed is a float32 table; its fetch, named by a key of ``_METHODS``, has a row for each row.
+    """
+    model, notes = _load_estimator(path, trust)
+    for step in (model, *(step for _, step in getattr(model, "steps", ()))):
+        if getattr(step, "n_jobs", None) not in (None, 1):
+            step.set_params(n_jobs=1)  # The order of sums must not depend on the processors.
+    fetch, features = _choose_fetch(model), int(model.n_features_in_)
+    missing = _takes_missing(model, fetch)
+    zeros = np.zeros((1, features), np.float32)
+    columns = jax.eval_shape(lambda x: _run(model, fetch, x), zeros).shape[1:]
+    names = tuple(map(str, getattr(model, "feature_names_in_", ())))
+    ports = ModelPorts(
+        (replace(make_port(FEED, "float32", ["batch", features]), columns=names),),
+        (make_port(fetch, "float64", ["batch", *columns]),),
+        facts=GraphFacts(
+            (), {fetch: "Softmax"} if fetch == "probabilities" else {}, missing=(FEED,) if missing else ()
+        ),
+        labels=tuple(map(str, model.classes_)) if is_classifier(model) else (),
+        warnings=tuple(notes),
+        origin=f"read by scikit-learn {sklearn.__version__}",
+    )
+    samples = {}
+    if type(model) in ENSEMBLES:
+        ensemble = read_trees(model, [""] * features)
+        samples[FEED] = draw_rows(ensemble, _SAMPLES)
+    return FrameworkModel(
+        ports, lambda: lambda x: [_run(model, fetch, x)], lambda feeds: [_answer(model, fetch, feeds[0])],
+        samples=samples,
+    )  # fmt: skip
+
+
+def _load_estimator(path: Path, trust: bool) -> tuple[Any, list[str]]:
+    """Return the estimator of a file, and what is to be said of its version. Raises ImportModelError."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            model = _load_skops(path, trust) if path.suffix.lower() == ".skops" else joblib.load(path)
+        except ImportModelError:
+            raise
+        except Exception as error:  # The file may be of no such kind, or of a version with other classes.
+            raise ImportModelError(
+                f"{path.name} cannot be loaded by scikit-learn {sklearn.__version__}: {describe_error(error)}. It has "
+                "to be saved by skops.io.dump or joblib.dump, and to need no other packages than scikit-learn."
+            ) from error
+    if not isinstance(model, BaseEstimator):
+        raise ImportModelError(f"{path.name} holds {type(model).__name__}, and no estimator of scikit-learn.")
+    versions = {w.message.original_sklearn_version for w in caught if isinstance(w.message, InconsistentVersionWarning)}
+    notes = [
+        f"{path.name} was saved by scikit-learn {version} and is read by {sklearn.__version__}, which may answer "
+        "differently: compare some answers, or train and save it again with this version."
+        for version in sorted(versions)
+    ]
+    try:
+        check_is_fitted(model)
+    except NotFittedError as error:
+        raise ImportModelError(f"{path.name} is not fitted: call its fit, and save it again.") from error
+    if not hasattr(model, "n_features_in_"):
+        raise ImportModelError(f"{path.name} takes no table of numbers, as only estimators do that are supported.")
+    return model, notes
+
+
+def _load_skops(path: Path, trust: bool) -> Any:
+    types = skops.get_untrusted_types(file=path)
+    if types and not trust:
+        raise ImportModelError(
+            f"{path.name} has types that skops does not trust: {', '.join(types)}. If you trust where it comes from, "
+            f"{HOW_TO_TRUST}."
+        )
+    return skops.load(path, trusted=types)
+
+
+def _choose_fetch(model: Any) -> str:
+    """Return the fetch that tells most of what ``model`` answers."""
+    if is_classifier(model):
+        return "probabilities" if hasattr(model, "predict_proba") else "scores"
+    if is_regressor(model):
+        return "prediction"
+    if hasattr(model, "transform"):
+        return "distances" if is_clusterer(model) else "transformed"
+    raise ImportModelError(explain_unsupported(model, "predict"))
+
+
+def _run(model: Any, fetch: str, x: Any) -> Any:
+    return run_method(model, _METHODS[fetch], jnp.asarray(x, jnp.float64))
+
+
+def _answer(model: Any, fetch: str, rows: Array) -> Array:
+    """Return scikit-learn's own answer [rows, columns]."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # It wants names for the columns.
+        answer = getattr(model, _METHODS[fetch])(rows.astype(np.float64))
+    answer = np.asarray(answer.toarray() if hasattr(answer, "toarray") else answer, np.float64).reshape(len(rows), -1)
+    return np.concatenate([-answer, answer], 1) if fetch == "scores" and answer.shape[1] == 1 else answer
+
+
+def _takes_missing(model: Any, fetch: str) -> bool:
+    """Return whether NaN is a missing value to ``model``, rather than a mistake or a number."""
+    try:
+        return not np.isnan(_answer(model, fetch, np.full((1, model.n_features_in_), np.nan))).any()
+    except ValueError:
+        return False

@@ -1,0 +1,124 @@
+"""Ensembles of trees of scikit-learn's fitted estimators: the same leaves, summed in the same order in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn import ensemble as forests
+from sklearn import tree as trees
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.utils import get_tags
+
+from builder.base.errors import ImportModelError
+from builder.importers.trees.ensemble import Ensemble, Missing, Transform, Tree, round_down
+
+_SINGLE = (
+    trees.DecisionTreeClassifier,
+    trees.DecisionTreeRegressor,
+    trees.ExtraTreeClassifier,
+    trees.ExtraTreeRegressor,
+)
+_FORESTS = (
+    forests.RandomForestClassifier,
+    forests.RandomForestRegressor,
+    forests.ExtraTreesClassifier,
+    forests.ExtraTreesRegressor,
+)
+_BOOSTED = (forests.GradientBoostingClassifier, forests.GradientBoostingRegressor)
+_BINNED = (forests.HistGradientBoostingClassifier, forests.HistGradientBoostingRegressor)
+ENSEMBLES = (*_SINGLE, *_FORESTS, *_BOOSTED, *_BINNED)
+"""The classes whose trees are read here."""
+
+
+def read_trees(model: Any, features: Sequence[str]) -> Ensemble:
+    """Return the ensemble of a fitted estimator of ENSEMBLES. Raises ImportModelError.
+
+    ``features``: the names of its columns.
+    """
+    if getattr(model, "n_outputs_", 1) > 1:
+        raise ImportModelError(f"{type(model).__name__} answers several questions at once: train one for each.")
+    missing: Missing = "nan" if get_tags(model).input_tags.allow_nan else "none"
+    if isinstance(model, _BINNED):
+        return _read_binned(model, features, missing)
+    if isinstance(model, _BOOSTED):
+        return _read_boosted(model, features, missing)
+    members = [model] if isinstance(model, _SINGLE) else model.estimators_
+    read = tuple(_read_tree(member.tree_, 1.0, missing) for member in members)
+    bases = (0.0,) * read[0].leaves.shape[1]
+    return Ensemble(read, (0,) * len(read), tuple(features), bases, "float64", "identity", divisor=len(read))
+
+
+def _read_boosted(model: Any, features: Sequence[str], missing: Missing) -> Ensemble:
+    if not (model.init_ == "zero" or isinstance(model.init_, DummyClassifier | DummyRegressor)):
+        raise ImportModelError(f"{type(model).__name__} begins with another model: train it without `init`.")
+    width = model.estimators_.shape[1]
+    begin = model._raw_predict_init(np.zeros((1, len(features)), np.float32))[0]
+    members = [member for stage in model.estimators_ for member in stage]
+    return Ensemble(
+        tuple(_read_tree(member.tree_, model.learning_rate, missing) for member in members),
+        tuple(i % width for i in range(len(members))),
+        tuple(features),
+        tuple(begin.tolist()),
+        "float64",
+        _find_transform(model, width),
+        slope=2.0 if model.loss == "exponential" else 1.0,
+    )
+
+
+def _read_binned(model: Any, features: Sequence[str], missing: Missing) -> Ensemble:
+    if model.is_categorical_ is not None:
+        raise ImportModelError(f"{type(model).__name__} has categorical features, which are not read: encode them.")
+    width = model.n_trees_per_iteration_
+    predictors = [predictor for stage in model._predictors for predictor in stage]
+    return Ensemble(
+        tuple(_read_nodes(predictor.nodes, missing) for predictor in predictors),
+        tuple(i % width for i in range(len(predictors))),
+        tuple(features),
+        tuple(model._baseline_prediction.ravel().tolist()),
+        "float64",
+        _find_transform(model, width),
+    )
+
+
+def _find_transform(model: Any, width: int) -> Transform:
+    if hasattr(model, "classes_"):
+        return "softmax" if width > 1 else "sigmoid"
+    return "exp" if model.loss in ("poisson", "gamma") else "identity"
+
+
+def _read_tree(tree: Any, scale: float, missing: Missing) -> Tree:
+    """Return a tree whose leaves are the values of the nodes without children, times ``scale``."""
+    nodes = {
+        "leaf": tree.children_left < 0,
+        "feature": tree.feature,
+        "threshold": tree.threshold,
+        "left": tree.children_left,
+        "right": tree.children_right,
+        "missing_left": np.asarray(tree.missing_go_to_left),
+    }
+    return _make_tree(nodes, scale * tree.value[:, 0, :], missing)
+
+
+def _read_nodes(nodes: Any, missing: Missing) -> Tree:
+    names = {"leaf": "is_leaf", "feature": "feature_idx", "threshold": "num_threshold", "left": "left",
+             "right": "right", "missing_left": "missing_go_to_left"}  # fmt: skip
+    return _make_tree({name: nodes[field] for name, field in names.items()}, nodes["value"][:, None], missing)
+
+
+def _make_tree(nodes: Mapping[str, Any], values: Any, missing: Missing) -> Tree:
+    """Return the tree of scikit-learn's ``nodes``, in which leaves have numbers among the other ones."""
+    leaf = np.asarray(nodes["leaf"], bool)
+    inner = np.flatnonzero(~leaf)
+    numbers = np.where(leaf, ~(np.cumsum(leaf) - 1), np.cumsum(~leaf) - 1)
+    return Tree(
+        nodes["feature"][inner].astype(np.int32),
+        round_down(nodes["threshold"][inner]),
+        numbers[nodes["left"][inner].astype(np.int64)].astype(np.int32),
+        numbers[nodes["right"][inner].astype(np.int64)].astype(np.int32),
+        nodes["missing_left"][inner].astype(np.bool_),
+        (missing,) * len(inner),
+        np.ascontiguousarray(values[leaf], np.float64),
+        {},
+    )

@@ -1,0 +1,189 @@
+"""Trains estimators of scikit-learn on the data sets that it ships, and compares our functions with its own answers.
+
+Trees must agree to the last bit before their activation, for rows at thresholds, one unit beside them, and with missing
+values where they take them. With a folder as argument, a few of the files are left there. It runs in the environment
+of scikit-learn's models.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import jax
+import joblib
+import numpy as np
+from sklearn import (
+    cluster,
+    compose,
+    datasets,
+    decomposition,
+    discriminant_analysis,
+    ensemble,
+    feature_selection,
+    impute,
+    linear_model,
+    naive_bayes,
+    neural_network,
+    pipeline,
+    preprocessing,
+    svm,
+    tree,
+)
+from skops import io as skops
+
+from builder.importers.frameworks.sklearn_model import open_sklearn
+from builder.importers.frameworks.sklearn_trees import ENSEMBLES, read_trees
+from builder.importers.frameworks.tree_sums import add_leaves
+
+warnings.simplefilter("ignore")
+RANDOM = np.random.default_rng(0)
+WINE, WINES = datasets.load_wine(return_X_y=True)
+CANCER, MALIGNANT = datasets.load_breast_cancer(return_X_y=True)
+DIABETES, PROGRESS = datasets.load_diabetes(return_X_y=True)
+
+
+def leave_out(x: Any) -> Any:
+    return np.where(RANDOM.random(x.shape) < 0.1, np.nan, x)
+
+
+SETS = {"wine": (WINE, WINES), "cancer": (CANCER, MALIGNANT), "diabetes": (DIABETES, PROGRESS),
+        "gaps": (leave_out(WINE), WINES), "real gaps": (leave_out(DIABETES), PROGRESS),
+        "names": (WINE, np.array(["red", "rosé", "white"])[WINES])}  # fmt: skip
+FOREST = {"n_estimators": 7, "random_state": 0}
+BOOSTED = {"n_estimators": 6, "random_state": 0}
+BINNED = {"max_iter": 6, "random_state": 0}
+TREES: dict[str, tuple[str, Any]] = {
+    "tree": ("wine", tree.DecisionTreeClassifier(random_state=0)),
+    "tree-real": ("diabetes", tree.DecisionTreeRegressor(max_depth=6, random_state=0)),
+    "tree-random": ("wine", tree.ExtraTreeClassifier(random_state=0)),
+    "tree-leaf": ("diabetes", tree.DecisionTreeRegressor(min_samples_leaf=1000)),
+    "forest": ("names", ensemble.RandomForestClassifier(**FOREST)),
+    "forest-gaps": ("gaps", ensemble.RandomForestClassifier(max_depth=4, **FOREST)),
+    "forest-real": ("real gaps", ensemble.RandomForestRegressor(**FOREST)),
+    "extra": ("cancer", ensemble.ExtraTreesClassifier(**FOREST)),
+    "extra-real": ("diabetes", ensemble.ExtraTreesRegressor(**FOREST)),
+    "boosted": ("wine", ensemble.GradientBoostingClassifier(**BOOSTED)),
+    "boosted-two": ("cancer", ensemble.GradientBoostingClassifier(**BOOSTED)),
+    "boosted-exponential": ("cancer", ensemble.GradientBoostingClassifier(loss="exponential", **BOOSTED)),
+    "boosted-zero": ("cancer", ensemble.GradientBoostingClassifier(init="zero", **BOOSTED)),
+    "boosted-real": ("diabetes", ensemble.GradientBoostingRegressor(loss="huber", **BOOSTED)),
+    "binned": ("gaps", ensemble.HistGradientBoostingClassifier(**BINNED)),
+    "binned-two": ("cancer", ensemble.HistGradientBoostingClassifier(**BINNED)),
+    "binned-real": ("real gaps", ensemble.HistGradientBoostingRegressor(**BINNED)),
+    "binned-poisson": ("diabetes", ensemble.HistGradientBoostingRegressor(loss="poisson", **BINNED)),
+    "binned-gamma": ("diabetes", ensemble.HistGradientBoostingRegressor(loss="gamma", **BINNED)),
+}
+SCALED = preprocessing.StandardScaler
+CASES: dict[str, tuple[str, Any]] = {
+    "logistic": ("cancer", pipeline.make_pipeline(SCALED(), linear_model.LogisticRegression())),
+    "logistic-classes": ("names", pipeline.make_pipeline(SCALED(), linear_model.LogisticRegression())),
+    "logistic-cv": ("wine", pipeline.make_pipeline(SCALED(), linear_model.LogisticRegressionCV(Cs=2, cv=2))),
+    "sgd": ("wine", pipeline.make_pipeline(SCALED(), linear_model.SGDClassifier(loss="log_loss", random_state=0))),
+    "sgd-two": ("cancer", pipeline.make_pipeline(SCALED(), linear_model.SGDClassifier(loss="log_loss"))),
+    "sgd-scores": ("wine", pipeline.make_pipeline(SCALED(), linear_model.SGDClassifier())),
+    "ridge-scores": ("cancer", linear_model.RidgeClassifier()),
+    "perceptron": ("wine", pipeline.make_pipeline(SCALED(), linear_model.Perceptron())),
+    "linear-svc": ("wine", pipeline.make_pipeline(preprocessing.MaxAbsScaler(), svm.LinearSVC())),
+    "discriminant": ("wine", discriminant_analysis.LinearDiscriminantAnalysis()),
+    "discriminant-two": ("cancer", discriminant_analysis.LinearDiscriminantAnalysis()),
+    "gaussian-bayes": ("wine", naive_bayes.GaussianNB()),
+    "counts-bayes": ("wine", naive_bayes.MultinomialNB()),
+    "complement-bayes": ("wine", naive_bayes.ComplementNB()),
+    "bits-bayes": ("wine", naive_bayes.BernoulliNB(binarize=2.0)),
+    "network": ("wine", pipeline.make_pipeline(SCALED(), neural_network.MLPClassifier((8, 4), max_iter=30))),
+    "network-two": ("cancer", pipeline.make_pipeline(SCALED(), neural_network.MLPClassifier(4, max_iter=30))),
+    "network-real": ("diabetes", neural_network.MLPRegressor(hidden_layer_sizes=8, activation="tanh", max_iter=30)),
+    "linear": ("diabetes", linear_model.LinearRegression()),
+    "ridge": ("diabetes", linear_model.RidgeCV()),
+    "lasso": ("diabetes", pipeline.make_pipeline(preprocessing.PolynomialFeatures(), linear_model.Lasso())),
+    "elastic": ("diabetes", linear_model.ElasticNet()),
+    "bayesian": ("diabetes", linear_model.BayesianRidge()),
+    "huber": ("diabetes", linear_model.HuberRegressor()),
+    "svr": ("diabetes", svm.LinearSVR()),
+    "poisson": ("diabetes", linear_model.PoissonRegressor()),
+    "gamma": ("diabetes", linear_model.GammaRegressor()),
+    "tweedie": ("diabetes", linear_model.TweedieRegressor(power=0)),
+    "imputed": ("gaps", pipeline.make_pipeline(impute.SimpleImputer(), SCALED(), linear_model.LogisticRegression())),
+    "imputed-forest": ("gaps", pipeline.make_pipeline(impute.SimpleImputer(strategy="median"), TREES["forest"][1])),
+    "selected": ("wine", pipeline.make_pipeline(feature_selection.SelectKBest(k=4), naive_bayes.GaussianNB())),
+    "projected": ("wine", pipeline.make_pipeline(SCALED(), decomposition.PCA(3, whiten=True))),
+    "truncated": ("wine", decomposition.TruncatedSVD(3)),
+    "ranges": ("wine", preprocessing.MinMaxScaler((-1, 2), clip=True)),
+    "robust": ("wine", preprocessing.RobustScaler()),
+    "normalised": ("wine", preprocessing.Normalizer("l1")),
+    "bits": ("wine", preprocessing.Binarizer(threshold=2.0)),
+    "clusters": ("wine", pipeline.make_pipeline(SCALED(), cluster.KMeans(4, random_state=0))),
+    "columns": ("wine", compose.make_column_transformer((SCALED(), [3, 1]), ("drop", [0]), remainder="passthrough")),
+    "united": ("wine", pipeline.make_union(SCALED(), decomposition.PCA(2), "passthrough")),
+}  # fmt: skip
+
+
+def draw_rows(model: Any, rows: Any) -> Any:
+    """Rows with values at thresholds and beside them."""
+    rows = rows.astype(np.float32)
+    for each in read_trees(model, [""] * rows.shape[1]).trees:
+        for feature in np.unique(each.features):
+            cuts = each.thresholds[each.features == feature]
+            near = np.concatenate([cuts, *(np.nextafter(cuts, np.float32(side)) for side in (-np.inf, np.inf))])
+            chosen = (RANDOM.random(len(rows)) < 0.3) & np.isfinite(near).any()
+            rows[chosen, feature] = RANDOM.choice(near[np.isfinite(near)], int(chosen.sum()))
+    return np.where(np.abs(rows) < np.finfo(np.float32).tiny, 0, rows)  # XLA takes subnormal numbers for zero.
+
+
+def sum_as_sklearn(model: Any, rows: Any) -> Any:
+    """The sums before the activation, scikit-learn's own."""
+    if hasattr(model, "_raw_predict"):
+        return model._raw_predict(rows.astype(np.float64 if hasattr(model, "_predictors") else np.float32))
+    answer = model.predict_proba(rows) if hasattr(model, "predict_proba") else model.predict(rows)
+    return answer.reshape(len(rows), -1)
+
+
+def run_case(name: str, folder: Path) -> bool:
+    """Say whether the answers agree; those of trees to the last bit."""
+    data, estimator = (TREES | CASES)[name]
+    x, y = SETS[data]
+    estimator.fit(x, y)
+    path = folder / f"{name}.{'joblib' if name in TREES else 'skops'}"
+    if hasattr(estimator, "n_jobs"):
+        estimator.set_params(n_jobs=2)  # which must not change the order of sums
+    (joblib.dump if name in TREES else skops.dump)(estimator, path)
+    model = open_sklearn(path, trust=True)
+    if hasattr(estimator, "n_jobs"):
+        estimator.set_params(n_jobs=1)
+    if bool(model.ports.facts and model.ports.facts.missing) != (name in TAKE_MISSING):
+        return False
+    if type(estimator) in ENSEMBLES:
+        x = draw_rows(estimator, x)
+        if model.ports.facts and model.ports.facts.missing:
+            x = leave_out(x).astype(np.float32)
+        sums = jax.jit(lambda rows: add_leaves(read_trees(estimator, [""] * x.shape[1]), rows))(x)
+        if not np.array_equal(sums, sum_as_sklearn(estimator, x)):
+            return False
+    x = x.astype(np.float32)
+    (wanted,), (answer,) = model.answer([x]), jax.jit(model.make_function())(x)
+    return np.allclose(wanted, answer, rtol=1e-9, atol=1e-9) and answer.shape == wanted.shape
+
+
+TAKE_MISSING = {"tree", "tree-real", "tree-random", "tree-leaf", "forest", "forest-gaps", "forest-real", "extra",
+                "extra-real", "binned", "binned-two", "binned-real", "binned-poisson", "binned-gamma", "imputed",
+                "imputed-forest"}  # fmt: skip
+
+
+def main(folder: Path) -> None:
+    same = {name: run_case(name, folder) for name in TREES | CASES}
+    for name, agrees in same.items():
+        if not agrees:
+            print(f"{name} differs")
+    print(f"{sum(same.values())} of {len(same)} agree")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        main(Path(sys.argv[1]))
+    else:
+        with TemporaryDirectory() as scratch:
+            main(Path(scratch))

@@ -163,10 +163,14 @@ def _find_examples(event: dict[str, Any], description: Description) -> list[Any]
 
 
 def _are_table_rows(instances: object, description: Description) -> bool:
-    """Return whether ``instances`` begin with an object of a table's columns, which are no inputs."""
-    first = instances[0] if isinstance(instances, list) and instances else None
-    feed = description.table.feed if description.table else ""
-    return bool(feed) and isinstance(first, dict) and first.keys() not in ({feed}, {ALIAS})
+    """Return whether ``instances`` are rows by the names of columns, and not of inputs, each of which has a value."""
+    table = description.table
+    if table is None or not isinstance(instances, list) or not instances or not isinstance(instances[0], dict):
+        return False
+    if table.feed:
+        return instances[0].keys() not in ({table.feed}, {ALIAS})
+    names = frozenset(table.columns)
+    return any(isinstance(row, dict) and (row.keys() != names or None in row.values()) for row in instances)
 
 
 def _read_rows(instances: object, description: Description) -> dict[str, object]:

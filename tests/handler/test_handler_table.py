@@ -205,6 +205,12 @@ def test_a_model_with_a_feed_for_each_column(columns: Client) -> None:
     assert send_csv(columns, text)[1]["predictions"] == answer["predictions"]
     assert refused(columns, {"row": {"age": 1, "well": 1}})[1] == '"row": the column "count" is missing'
     assert refused(columns, {"rows": [[1, 1, 1], [1, 2.5, 1]]})[1] == '"rows"[1]: "count" must hold int64 only'
+    served = [{"count": 5, "well": True}, {"age": 0.5, "count": 3, "well": False}]
+    for rows, age in ((served, None), ([served[1] | {"age": [1]}], 1)):
+        status, answer = columns.post("/v1/models/echo:predict", {"instances": rows})
+        assert status == 200, answer
+        first = answer["predictions"][0]["same_age"][0]
+        assert (None if math.isnan(first) else first) == age
     status, _ = columns.post("/predict", {"inputs": {"age": [[1]], "count": [[2]], "well": [[True]]}})
     assert status == 200
 

@@ -30,11 +30,11 @@ _OUT_OF_SCOPE = {
     "training": {"Adagrad", "Adam", "Gradient", "Momentum"},
     "random numbers": {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform"}
     | {"RandomUniformLike"},
-    "strings": {"LabelEncoder", "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer"},
+    "strings": {"RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer"},
     "sequences and optional values": {"OptionalGetElement", "OptionalHasElement", "SequenceEmpty", "SequenceInsert"}
     | {"SequenceLength", "SequenceMap", "SplitToSequence"},
     "encoded images": {"ImageDecoder"},
-    "trees and tables (ai.onnx.ml)": {"ArrayFeatureExtractor", "Binarizer", "TreeEnsemble"},
+    "trees (ai.onnx.ml)": {"TreeEnsemble"},
     "previews": {"FlexAttention"},
 }
 _KINDS = frozenset({"bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))}) | {

@@ -25,6 +25,8 @@ from builder.base.escape import describe_error
 from builder.importers.frameworks.graph_values import Value, is_known, read_array
 from builder.importers.frameworks.onnx.ops import OPERATORS
 from builder.importers.frameworks.onnx.quantised_patterns import join_quantised
+from builder.importers.frameworks.onnx.text_codes import TextCodes
+from builder.importers.frameworks.onnx.text_operators import compute_on_texts, holds_texts
 
 _MAX_DEPTH = 64
 _SIZED_BY_VALUES = {"Compress", "MelWeightMatrix", "NonMaxSuppression", "NonZero", "Range", "Unique"}
@@ -119,6 +121,8 @@ class GraphRunner:
             keys["opset"] = self.opsets.get(domain, 1)
         if "outputs" in operator.context:
             keys["outputs"] = len(node.output)
+        if any(map(holds_texts, inputs)):
+            return _list_outputs(compute_on_texts(node.op_type, operator.compute, inputs, keys))
         if is_known(*inputs) and not any(isinstance(value, Subgraph) for value in keys.values()):
             with jax.ensure_compile_time_eval():
                 return [_to_numpy(value) for value in _list_outputs(operator.compute(*inputs, **keys))]
@@ -193,9 +197,7 @@ def _has_definition(domain: str, name: str) -> bool:
 
 
 def read_tensor(tensor: TensorProto) -> Value:
-    """Return the array of ``tensor``."""
-    if tensor.data_type == TensorProto.STRING:
-        raise ImportModelError(f'"{tensor.name}" holds strings, which are not supported.')
+    """Return the array of ``tensor``; one of strings has the type object."""
     return numpy_helper.to_array(tensor)
 
 
@@ -223,6 +225,8 @@ def _list_outputs(value: Any) -> Sequence[Value]:
 
 
 def _to_numpy(value: Value) -> Value:
+    if isinstance(value, TextCodes):
+        return TextCodes(read_array(value.codes), value.texts)
     return None if value is None else read_array(value)
 
 

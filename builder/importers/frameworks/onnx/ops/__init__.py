@@ -16,10 +16,12 @@ from builder.importers.frameworks.onnx.ops import (
     recurrent,
     reduction,
     shaping,
+    support_vectors,
+    table_columns,
 )
 
 OPERATORS = {
     **control_flow.OPS, **convolution.OPS, **elementwise.OPS, **image_pooling.OPS, **image_sampling.OPS,
     **indexing.OPS, **linear.OPS, **microsoft.OPS, **normalisation.OPS, **quantised.OPS, **recurrent.OPS,
-    **reduction.OPS, **shaping.OPS,
+    **reduction.OPS, **shaping.OPS, **support_vectors.OPS, **table_columns.OPS,
 }  # fmt: skip

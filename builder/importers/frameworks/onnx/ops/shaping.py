@@ -66,6 +66,8 @@ def make_constant(*, value: Value = None, **keys: Any) -> Value:
     if value is not None:
         return value
     ((name, items),) = keys.items()
+    if name in ("value_string", "value_strings"):
+        return np.array(items, object)
     if name not in ("value_float", "value_floats", "value_int", "value_ints"):
         raise ValueError(f"a constant of kind {name} is not supported")
     return np.asarray(items, np.float32 if "float" in name else np.int64)

@@ -152,20 +152,22 @@ def test_any_ensemble(
         np.testing.assert_array_equal(run(library, ensemble, x), expected)
 
 
-@pytest.mark.parametrize("large", [1, 1000])
-def test_many_thresholds_take_two_bytes_a_rank(library: Any, large: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks, "LARGE", large)
-    random, count = np.random.default_rng(0), 900
-    chain = np.arange(count, dtype=np.int32)
-    lefts, rights = ~chain, np.append(chain[1:], ~np.int32(count))
+@pytest.mark.parametrize(("count", "size"), [(255, 200), (256, 700), (900, 200), (900, 700), (900, 300), (70000, 700)])
+def test_many_thresholds_of_a_feature(library: Any, count: int, size: int) -> None:
+    """More than ranks of one byte, and of two, in trees of up to ``size`` nodes."""
+    random = np.random.default_rng(count)
     cuts = np.sort(random.standard_normal(count).astype(np.float32))
-    zeros = np.zeros(count, np.int32)
-    missing: tuple[Missing, ...] = ("nan",) * count
-    tree = Tree(zeros, cuts, lefts, rights, zeros > 0, missing, np.arange(count + 1.0)[:, None], {})
-    ensemble = Ensemble((tree,), (0,), ("a", "b", "c", "d"), (0.0,), "float64", "identity")
-    x = random.choice(np.append(cuts, np.float32([np.nan, 9, -9])), (500, FEATURES)).astype(np.float32)
+    trees = []
+    for part in np.array_split(cuts, -(-count // size)):
+        chain = np.arange(len(part), dtype=np.int32)
+        rights, zeros = np.append(chain[1:], ~np.int32(len(part))), np.zeros(len(part), np.int32)
+        values = np.arange(len(part) + 1.0)[:, None]
+        trees.append(Tree(zeros, part, ~chain, rights, zeros > 0, ("nan",) * len(part), values, {}))
+    ensemble = Ensemble(tuple(trees), (0,) * len(trees), ("a", "b", "c", "d"), (0.0,), "float64", "identity")
+    x = random.choice(np.append(cuts, np.float32([np.nan, 9, -9])), (100, FEATURES)).astype(np.float32)
     expected = np.where(np.isnan(x[:, 0]), count, np.searchsorted(cuts, x[:, 0]))
     np.testing.assert_array_equal(run(library, ensemble, x)[:, 0], expected)
+    np.testing.assert_array_equal(run(library, ensemble, x[:3])[:, 0], expected[:3])
 
 
 def test_the_bits_of_categories_are_integers() -> None:

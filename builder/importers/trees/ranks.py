@@ -3,12 +3,14 @@
 The rank of a value is the number of its column's thresholds below it, so that ``x <= thresholds[r]`` if and only if
 ``rank <= r``. A column is a feature together with what a missing value of it is: a missing value has the rank 0 where
 it goes left, and the largest where it goes right. A column of categories has the rank 0 for those that go left, 1 for
-all others. (RapidScorer: https://doi.org/10.1145/3219819.3219857 compares such ranks of many rows at once.)
+all others. A feature with more thresholds than ranks has several columns, each with a part of them: a value beyond a
+part has the part's first or last rank. (RapidScorer: https://doi.org/10.1145/3219819.3219857 compares such ranks of
+many rows at once.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,23 +25,13 @@ depth. See docs/notes/trees.md."""
 
 _BYTE = 255
 _MOST = (1 << 16) - 1
-"""The most columns, and the most thresholds of one."""
+"""The most columns, and the most thresholds of one, of two-byte ranks."""
 
 _KINDS: dict[Missing, int] = {"none": 0, "nan": 1, "zero": 2}
 """cf_missing in runtime/trees/trees.h."""
 
 _TRUNCATED, _NOT_NEGATIVE = 1, 2
 """cf_categories in runtime/trees/trees.h."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """A feature and what a missing value of it is; ``categories``: those that go left, of a column of categories."""
-
-    feature: int
-    missing: Missing
-    missing_left: bool
-    categories: frozenset[int] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,33 +61,33 @@ class PackedTrees:
 
 
 def pack_trees(ensemble: Ensemble) -> PackedTrees:
-    """Return what the kernel reads of an ensemble. Raises ImportModelError if it has too many columns or thresholds."""
-    cuts: dict[Column, set[float]] = {}
-    for tree in ensemble.trees:
-        for column, threshold in zip(_list_columns(tree), tree.thresholds.tolist(), strict=True):
-            cuts.setdefault(column, set()).add(0.0 if column.categories is not None else threshold)
-    thresholds = {column: np.array(sorted(own), np.float32) for column, own in cuts.items()}
-    if (most := max([len(thresholds), *map(len, thresholds.values())])) >= _MOST:
-        raise ImportModelError(f"The ensemble has {most} columns or thresholds of one column: {_MOST - 1} can run.")
-    numbers = {column: number for number, column in enumerate(thresholds)}
+    """Return what the kernel reads of an ensemble. Raises ImportModelError if it has too many columns."""
+    most = _MOST if any(len(tree.features) >= LARGE for tree in ensemble.trees) else _BYTE
+    columns, thresholds, ranked = _rank_nodes(ensemble, most)
+    if most == _BYTE and len(columns) > _BYTE:  # Many columns cost more time than ranks of two bytes.
+        columns, thresholds, ranked = _rank_nodes(ensemble, _MOST)
+    words = int(ranked[:, 1].max(initial=0)) >= _BYTE
+    if len(columns) > _MOST:
+        raise ImportModelError(f"The ensemble has {len(columns)} columns: {_MOST} can run.")
     small, larges, trees, leaf = [np.empty((0, 4), np.int64)], [np.empty((0, 2), np.int32)], [], 0
+    small_end = large_end = node = 0
     for tree, group in zip(ensemble.trees, ensemble.groups, strict=True):
-        ranked, large = _rank_nodes(tree, thresholds, numbers), len(tree.features) >= LARGE
-        first = sum(map(len, larges if large else small))
-        trees.append((len(tree.features), large, first, leaf, group))
+        count = len(tree.features)
+        own, large = ranked[node : node + count], count >= LARGE
+        trees.append((count, large, large_end if large else small_end, leaf, group))
         if large:
-            larges.append(_make_large_slots(tree, ranked))
+            larges.append(_make_large_slots(tree, own))
+            large_end += len(larges[-1])
         else:
-            small.append(_make_small_slots(tree, ranked))
-        leaf += len(tree.leaves)
-    columns, packed = _pack_columns(thresholds, ensemble.truncates)
+            small.append(_make_small_slots(tree, own))
+            small_end += len(small[-1])
+        leaf, node = leaf + len(tree.leaves), node + count
     bases = np.zeros(len(ensemble.bases)) if ensemble.base_last else np.array(ensemble.bases)
     dtype, slots = np.dtype(ensemble.dtype), np.concatenate(small)
-    words = max(map(len, thresholds.values()), default=0) > _BYTE
     wide = words or int(slots[:, [0, 2, 3]].max(initial=0)) > _BYTE
     return PackedTrees(
         columns,
-        packed,
+        thresholds,
         np.array(trees, np.int32).reshape(-1, 5),
         slots.astype(np.uint16 if wide else np.uint8).reshape(-1).view(np.uint8),
         np.concatenate(larges),
@@ -106,51 +98,66 @@ def pack_trees(ensemble: Ensemble) -> PackedTrees:
     )
 
 
-def _pack_columns(
-    thresholds: Mapping[Column, NDArray[np.float32]], truncates: bool
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return ``cf_tree_column`` [columns, 6], and the bits of all of their thresholds.
-
-    A column of categories has bits in the place of thresholds, 32 in a word, of those that go left.
-    """
+def _rank_nodes(ensemble: Ensemble, most: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
+    """Return the columns of up to ``most`` thresholds, all thresholds, and each node's column and rank [nodes, 2]."""
+    keys, cuts, sets = _key_nodes(ensemble)
+    order = np.lexsort([cuts, *keys[::-1]])
+    keys, cuts = keys[:, order], cuts[order]
+    first = np.arange(len(order)) == 0
+    starts = first | (keys != np.roll(keys, 1, axis=1)).any(0)
+    differs = starts | (cuts != np.roll(cuts, 1))
+    index = np.cumsum(differs) - 1
+    index -= index[starts][np.cumsum(starts) - 1]
+    begins = differs & (index % most == 0)
+    ranked = np.empty((len(order), 2), np.int64)
+    ranked[order] = np.column_stack([np.cumsum(begins) - 1, index % most])
     columns: list[tuple[int, ...]] = []
     words: list[NDArray[np.uint32]] = [np.empty(0, np.uint32)]
-    begin = 0
-    for column, own in thresholds.items():
-        if column.categories is None:
-            kind, size = 0, 1 << max(0, len(own) - 1).bit_length()
-            values = np.pad(own, (0, size - len(own)), constant_values=np.inf).view(np.uint32)
-        else:
-            kind = _TRUNCATED if truncates else _NOT_NEGATIVE
-            values = np.zeros(max(column.categories, default=0) // 32 + 1, np.uint32)
-            for category in column.categories:
-                values[category // 32] |= np.uint32(1 << category % 32)
-        columns.append((column.feature, _KINDS[column.missing], column.missing_left, kind, len(values), begin))
+    at = 0
+    for begin, end in itertools.pairwise([*np.flatnonzero(begins).tolist(), len(order)]):
+        feature, kind, left, number = keys[:, begin].tolist()
+        own = cuts[begin:end][differs[begin:end]]
+        values = _pack_categories(sets[number]) if number else _pad_thresholds(own)
+        of_categories = _TRUNCATED if ensemble.truncates else _NOT_NEGATIVE
+        columns.append((feature, kind, left, of_categories if number else 0, len(values), at))
         words.append(values)
-        begin += len(values)
-    return np.array(columns, np.int32).reshape(-1, 6), np.concatenate(words).view(np.int32)
+        at += len(values)
+    return np.array(columns, np.int32).reshape(-1, 6), np.concatenate(words).view(np.int32), ranked
 
 
-def _list_columns(tree: Tree) -> list[Column]:
-    columns = []
-    for node, (feature, missing, left) in enumerate(
-        zip(tree.features.tolist(), tree.missing, tree.missing_left.tolist(), strict=True)
-    ):
-        columns.append(Column(feature, missing, left and missing != "none", tree.categories.get(node)))
-    return columns
+def _key_nodes(ensemble: Ensemble) -> tuple[NDArray[np.int64], NDArray[np.float32], list[frozenset[int]]]:
+    """Return what tells the columns of nodes apart [4, nodes], and the nodes' thresholds.
+
+    These are the feature, what is missing and whether that goes left, and the number of the categories that go left in
+    the list that is returned as well, 0 for thresholds.
+    """
+    trees = ensemble.trees
+    kinds = np.array([_KINDS[kind] for tree in trees for kind in tree.missing], np.int64)
+    features = np.concatenate([tree.features for tree in trees])
+    lefts = np.concatenate([tree.missing_left for tree in trees]) & (kinds != _KINDS["none"])
+    sets: dict[frozenset[int], int] = {}
+    chosen = np.zeros(len(kinds), np.int64)
+    begin = 0
+    for tree in trees:
+        for node, categories in tree.categories.items():
+            chosen[begin + node] = sets.setdefault(categories, len(sets) + 1)
+        begin += len(tree.features)
+    cuts = np.where(chosen > 0, np.float32(0), np.concatenate([tree.thresholds for tree in trees]))
+    return np.stack([features, kinds, lefts, chosen]).astype(np.int64), cuts, [frozenset(), *sets]
 
 
-def _rank_nodes(
-    tree: Tree, thresholds: Mapping[Column, NDArray[np.float32]], numbers: Mapping[Column, int]
-) -> NDArray[np.int64]:
-    """Return the column and the rank of each node, [nodes, 2]."""
-    return np.array(
-        [
-            (numbers[column], 0 if column.categories is not None else np.searchsorted(thresholds[column], threshold))
-            for column, threshold in zip(_list_columns(tree), tree.thresholds, strict=True)
-        ],
-        np.int64,
-    ).reshape(-1, 2)
+def _pad_thresholds(thresholds: NDArray[np.float32]) -> NDArray[np.uint32]:
+    """Return the bits of thresholds, and of infinities up to a power of two."""
+    size = 1 << max(0, len(thresholds) - 1).bit_length()
+    return np.pad(thresholds, (0, size - len(thresholds)), constant_values=np.inf).view(np.uint32)
+
+
+def _pack_categories(categories: frozenset[int]) -> NDArray[np.uint32]:
+    """Return a bit for each category that goes left, 32 in a word."""
+    words = np.zeros(max(categories, default=0) // 32 + 1, np.uint32)
+    for category in categories:
+        words[category // 32] |= np.uint32(1 << category % 32)
+    return words
 
 
 def _make_small_slots(tree: Tree, ranked: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -167,21 +174,23 @@ def _make_small_slots(tree: Tree, ranked: NDArray[np.int64]) -> NDArray[np.int64
 def _make_large_slots(tree: Tree, ranked: NDArray[np.int64]) -> NDArray[np.int32]:
     """Return the ``cf_large_slot`` of a large tree, in two halves: the children of a node are beside each other."""
     rows = np.zeros((2 * len(tree.features) + 1, 3), np.int64)
-    end, waiting = 1, [(0, 0)]
-    for node, slot in waiting:  # Level by level: the first levels of a tree share cache lines.
-        if node < 0:
-            rows[slot] = 0, 0, node
-            continue
-        rows[slot] = *ranked[node], end
-        waiting += [(int(tree.lefts[node]), end), (int(tree.rights[node]), end + 1)]
-        end += 2
+    level, begin = np.zeros(1, np.int64), 0
+    while len(level):  # Level by level: the first levels of a tree share cache lines.
+        slots, inner = begin + np.arange(len(level)), level >= 0
+        nodes, begin = level[inner], begin + len(level)
+        rows[slots[~inner], 2] = level[~inner]
+        rows[slots[inner]] = np.column_stack([ranked[nodes], begin + 2 * np.arange(len(nodes))])
+        level = np.column_stack([tree.lefts[nodes], tree.rights[nodes]]).reshape(-1).astype(np.int64)
     words = rows[:, 0] | rows[:, 1] << 16
     return np.column_stack([words.astype(np.uint32).view(np.int32), rows[:, 2].astype(np.int32)])
 
 
-def _order_nodes(tree: Tree) -> list[int]:
+def _order_nodes(tree: Tree) -> NDArray[np.int64]:
     """Return the nodes level by level: the kernel passes masks of rows down, and each waits for its parent's."""
-    order = [0] if len(tree.features) else []
-    for node in order:
-        order += [int(child) for child in (tree.lefts[node], tree.rights[node]) if child >= 0]
-    return order
+    order = [np.empty(0, np.int64)]
+    level = np.zeros(min(len(tree.features), 1), np.int64)
+    while len(level):
+        order.append(level)
+        level = np.column_stack([tree.lefts[level], tree.rights[level]]).reshape(-1).astype(np.int64)
+        level = level[level >= 0]
+    return np.concatenate(order)

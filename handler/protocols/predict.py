@@ -205,7 +205,7 @@ def parse_event(
             taken += kind.replaces
     named = event.get("inputs", {})
     if description.table and not taken and _is_row(named):
-        from ..inputs.table import read_cells
+        from ..inputs.table_csv import read_cells
 
         fields |= read_cells(named, description, limits)
         named, taken = {}, tuple(port.name for port in description.caller_inputs)

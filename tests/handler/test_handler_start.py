@@ -95,6 +95,13 @@ def test_a_model_without_images_loads_no_pillow(tmp_path: Path) -> None:
     assert others(names) <= STANDARD
 
 
+def test_a_model_of_a_table_loads_its_module_alone(tmp_path: Path) -> None:
+    names = loaded(abi_library.build(tmp_path, abi_library.table_description()))
+    pictures = {"crop", "image", "image_header", "inputs.image", "resize"}
+    assert below(names, "handler") == FUNCTION - pictures | {"inputs.table"}
+    assert others(names) <= STANDARD
+
+
 CONTEXT = """
 from types import SimpleNamespace
 context = SimpleNamespace(function_name="f", memory_limit_in_mb="128", invoked_function_arn="arn",

@@ -15,9 +15,14 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from builder.release.batch.batch_items import read_items
+from handler.background import answer_file
 from handler.budget import RequestLimits
 from handler.description import parse_description
-from handler.errors import StartupError
+from handler.errors import HandlerError, StartupError
+from handler.inputs.table import read_rows
+from handler.inputs.table_csv import read_csv
+from handler.request import File
+from handler.storage import S3Object
 from tests.support import abi_library
 from tests.support.http import Client
 
@@ -231,6 +236,33 @@ def test_rows_of_a_list_of_inputs_may_have_numbers_as_text(client: Client, colum
         200,
         [{"same_age": [None], "same_count": [2**53 + 1], "same_well": [False]}],
     )
+
+
+def test_columns_of_strings_take_texts(tmp_path: Path) -> None:
+    described = abi_library.columns_description()
+    described["strings"] = [{"name": "word", "shape": [2, 1], "feeds": ["count"]}]
+    described["table"] = {"columns": ["word", "age", "well"]}
+    description, limits = parse_description(json.dumps(described)), RequestLimits()
+    rows = [["a", 1, True], {"word": 5, "well": False}, ["", None, 0]]
+    found = read_rows(rows, description, limits, str)
+    assert found["strings"] == {"word": (b"a", b"5", b"")}
+    assert found["inputs"].keys() == {"age", "well"}
+    assert found["inputs"]["well"] == b"\1\0\0"
+    text = File(b"a,1,True\n5,,false\n,,0\n", "the body")
+    assert read_csv(text, description, limits) == found
+    with pytest.raises(HandlerError, match='0: the column "word" is missing'):
+        read_rows([{"well": 1}], description, limits, str)
+    with pytest.raises(HandlerError, match='1: the column "word" must be a string, not a list'):
+        read_rows([["a", 1, 1], [[], 1, 1]], description, limits, str)
+
+
+def test_an_object_in_s3_is_csv_or_a_request(client: Client) -> None:
+    def answer(key: str, data: bytes) -> Any:
+        answer = answer_file(data, S3Object("rows", key), client.server, client.call())
+        return [item["same"] for item in answer["predictions"]]
+
+    assert answer("a.CSV", b"age,size,colour\n1,2,red\n") == [[1, 1, 2]]
+    assert answer("a.json", b'{"row": {"age": 3}}') == answer("a", b'{"row": {"age": 3}}') == [[3, None, None]]
 
 
 @pytest.mark.parametrize("model", ["client", "strict", "columns"])

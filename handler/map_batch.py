@@ -30,7 +30,7 @@ from .errors import OutOfTimeError, RetryLater, SourceNotAllowedError, WrongType
 from .model import DEFAULT_LIBRARY
 from .named_tuples import NamedTuple
 from .protocols import predict
-from .request import File
+from .request import File, join_requests
 from .server import Invocation, Server
 from .storage import S3Object
 from .typed import Any
@@ -38,6 +38,8 @@ from .typed import Any
 LAST_ATTEMPT = 2
 READ_AHEAD = 8
 """Objects to read at once while another is answered: S3 takes tens of milliseconds for each."""
+ROWS_TOGETHER = 64
+"""The least number of a table's rows to answer at a time, where there are so many."""
 READ_SHARE = 0.25
 """The share of a request's memory for objects that are read ahead."""
 TEXT_SHARE = 0.25
@@ -141,7 +143,10 @@ def _read_items(items: list[BatchItem], server: Server, call: Invocation) -> Ite
 
 
 class _ItemAnswers:
-    """The model's answers to items. ``together``: the images for one run, if the model was built for several."""
+    """The model's answers to items. ``together``: the images for one run, if the model was built for several.
+
+    Rows of a table are answered many at a time in any case.
+    """
 
     def __init__(self, server: Server, call: Invocation, together: int) -> None:
         description = server.find_description(None)
@@ -150,12 +155,15 @@ class _ItemAnswers:
         self._deadline = Deadline(call.remaining_ms)
         alone = description.image is None or len(description.feeds) > 1
         self._together = 1 if alone else max(1, min(together, server.limits.images))
+        self._has_rows = description.table is not None and description.batched
+        if self._has_rows:
+            self._together = max(ROWS_TOGETHER, *description.batches)
 
     def answer_items(self, reads: Iterable[ReadItem]) -> Iterator[tuple[ReadItem, list[Any] | Exception]]:
         """Yield each item with its predictions, or with the error."""
         group: list[ReadItem] = []
         for read in reads:
-            alone = read.error is not None or read.item.source is None
+            alone = not self._may_join(read)
             if not alone:
                 group.append(read)
             if alone or len(group) == self._together:
@@ -164,6 +172,13 @@ class _ItemAnswers:
             if alone:
                 yield read, read.error or self._try_answer(self._answer_one, read)
         yield from self._answer_group(group)
+
+    def _may_join(self, read: ReadItem) -> bool:
+        """Return whether the item may be answered with others: an image, or for a model of a table a row."""
+        if read.error is not None or read.item.source is not None:
+            return read.error is None and not self._has_rows
+        value = read.item.value
+        return self._has_rows and isinstance(value, dict) and value.keys() <= {"inputs", "row"}
 
     def _answer_group(self, group: list[ReadItem]) -> Iterator[tuple[ReadItem, list[Any] | Exception]]:
         if len(group) > 1:
@@ -184,8 +199,11 @@ class _ItemAnswers:
 
     def _answer_together(self, group: list[ReadItem]) -> list[Any]:
         description, limits = self._server.find_description(None), self._server.limits
-        files = [File(read.data, str(read.item.source)) for read in group]
-        request = predict.make_file_request(files, description, limits)
+        if self._has_rows:
+            request = join_requests([predict.parse_event(read.item.value, description, limits) for read in group])
+        else:
+            files = [File(read.data, str(read.item.source)) for read in group]
+            request = predict.make_file_request(files, description, limits)
         return list(predict.answer_request(request, self._server, self._call, None)["predictions"])
 
     def _answer_one(self, read: ReadItem) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import binascii
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from .budget import TEXTS_TOGETHER, RequestLimits
@@ -167,6 +167,14 @@ def count_items(request: Request, description: Description) -> int:
     if request.images or first is None:
         return len(request.images) or description.batch
     return len(request.inputs[first.name]) * description.batch // first.size
+
+
+def join_requests(requests: Sequence[Request]) -> Request:
+    """Return one request for the items of all ``requests``: tensors and strings for the same inputs of one model."""
+    first = requests[0]
+    inputs = {name: b"".join([request.inputs[name] for request in requests]) for name in first.inputs}
+    strings = {name: tuple([text for one in requests for text in one.strings[name]]) for name in first.strings}
+    return first._replace(inputs=inputs, strings=strings)
 
 
 def split_request(request: Request, description: Description) -> Iterator[Request]:

@@ -113,3 +113,15 @@ def test_rows_have_the_same_answers_everywhere(there: There, rows: list[Row], tm
     ways["batch of CSV"] = _batch_of_csv(there, rows, tmp_path)
     ways["batch of Parquet"] = _batch_of_parquet(there, rows, tmp_path)
     assert ways == dict.fromkeys(ways, wanted)
+
+
+def test_a_wrong_row_of_a_batch_is_its_own_line(there: There) -> None:
+    items: list[Row] = [{"inputs": {"age": str(number)}} for number in range(200)]
+    items[7] = {"inputs": {"age": "x"}}
+    items[8] = {"rows": [{"age": 8}, {"age": 8.5}]}
+    items[9] = {"inputs": {"table": [[9, 9, 9], [10, 10, 10]]}}
+    _batch_of(there, items)
+    assert [refusal.code for refusal in there.refused] == ["wrong_type"]
+    lines = map(json.loads, there.bucket.objects["answers/parts/00000000.jsonl"].splitlines()[1:])
+    ages = [[one["same"][0] for one in line.get("predictions", [])] for line in lines]
+    assert ages == [*([number] for number in range(7)), [], [8, 8.5], [9, 10], *([n] for n in range(10, 200))]

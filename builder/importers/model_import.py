@@ -102,7 +102,8 @@ def _find_table(ports: ModelPorts, spec: ModelSpec, graph: FrozenGraph) -> Table
     if len(shapes) < 2 or any(shape not in ((spec.batch,), (spec.batch, 1)) for shape in shapes.values()):
         return None
     names = {name: texts for port in ports.feeds for name, texts in port.categories.items() if name in shapes}
-    return TablePort("", tuple(shapes), names)
+    order = {feed.name: number for number, feed in enumerate(ports.feeds)}  # that of the model's own columns
+    return TablePort("", tuple(sorted(shapes, key=lambda name: order.get(name, len(order)))), names)
 
 
 def _require_columns(feed: FeedSpec, spec: ModelSpec, graph: FrozenGraph) -> None:

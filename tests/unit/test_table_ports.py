@@ -55,5 +55,10 @@ def test_a_feed_for_each_column(tmp_path: Path) -> None:
     feeds = [PortInfo("age", "float32", (None, 1)), PortInfo("size", "float32", (None, 1))]
     graph = freeze(tmp_path / "table", feeds, lambda a, b: a + b)
     assert dump_record(graph.caller_inputs) == {"table": {"columns": ("age", "size")}}
+    words = [PortInfo("colour", "string", (None, 1)), *feeds]
+    mixed = freeze(
+        tmp_path / "mixed", words, lambda c, a, b: a + b + tf.cast(tf.strings.to_hash_bucket_fast(c, 3), "float32")
+    )
+    assert mixed.table == TablePort("", ("colour", "age", "size"))
     wide = [feeds[0], PortInfo("size", "float32", (None, 2))]
     assert freeze(tmp_path / "wide", wide, lambda a, b: a + b).table is None

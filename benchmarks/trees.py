@@ -55,7 +55,8 @@ def main(arguments: list[str] | None = None) -> None:
             results["cases"][name][title] = latency.measure(*run, TREES_OURS)
         results["machine"]["load_average_after"] = list(os.getloadavg())
         write_json(results, output)
-    print(text(results))
+    if results["cases"]:
+        print(text(results))
 
 
 def _prepare(name: str, engines: list[str]) -> None:
@@ -85,7 +86,9 @@ def text(results: dict[str, Any]) -> str:
             run = case[title]
             times = {engine: figures["median_ms"] for engine, figures in run["engines"].items()}
             cells = [ms(times[e] * 1e3 / SINGLE if batch == 1 else times[e]) if e in times else NONE for e in TREES]
-            avx2 = bold(times[run["best_peer"]] / times[TREES_AVX2]) if TREES_AVX2 in times else NONE
+            avx2 = (
+                bold(times[run["best_peer"]] / times[TREES_AVX2]) if TREES_AVX2 in times and run["best_peer"] else NONE
+            )
             rows.append([name, *cells, ratio(run), avx2])
             parts += [f"{name}: {engine} is left out: {why}" for engine, why in run["excluded"].items()]
         parts += ["", table(rows)]

@@ -116,13 +116,8 @@ INLINE void pass_rows(const int words, const int wide, const row_block *b, const
         }
         for (int r = 0; r < CF_TREE_ROWS; r++) leaves[r] = low[r] | high[r] << 8;
     } else {
-        for (int64_t row = 0; row < CF_TREE_ROWS; row += CF_WALKS) {
-            cf_walk walk = {.stride = CF_TREE_ROWS};
-            for (int64_t i = 0; i < CF_WALKS; i++) {
-                walk.slots[i] = slots;
-                walk.ranks[i] = (const uint8_t *)b->ranks + (row + i < b->rows ? row + i : 0) * (words ? 2 : 1);
-            }
-            walk_large(words, &walk, leaves + row);
+        for (int64_t row = 0; row < CF_TREE_ROWS; row += CF_LARGE_WALKS) {
+            walk_rows(words, slots, (const uint8_t *)b->ranks + row * (words ? 2 : 1), leaves + row);
         }
     }
     add_all(b, tree, NULL, leaves);

@@ -8,7 +8,10 @@
 #include "fused/vector.h"
 #include "trees/rank.h"
 
-enum { CF_WALKS = 8 };
+enum {
+    CF_WALKS = 8,
+    CF_LARGE_WALKS = 32 /* of rows in one large tree, whose slots come from caches that are farther away */
+};
 
 /* A row in a tree: the tree's slots, and the row's ranks, each `stride` elements from the last. */
 typedef struct {
@@ -66,6 +69,24 @@ INLINE void walk_large(const int words, const cf_walk *walk, int32_t *leaves) {
         }
     }
     UNROLL for (int i = 0; i < CF_WALKS; i++) leaves[i] = ~((const cf_large_slot *)walk->slots[i])[at[i]].next;
+}
+
+/* The same for CF_LARGE_WALKS rows in one large tree; `ranks`: of the first of them, those of the others behind it. */
+INLINE void walk_rows(const int words, const cf_large_slot *slots, const void *ranks, int32_t *leaves) {
+    int32_t at[CF_LARGE_WALKS] = {0}, inner = -1;
+    while (inner < 0) {
+        inner = 0;
+        UNROLL for (int i = 0; i < CF_LARGE_WALKS; i++) {
+            const cf_large_slot slot = slots[at[i]];
+            const uint32_t rank = rank_at(words, ranks, (int64_t)slot.column * CF_TREE_ROWS + i);
+            int32_t goes = -(slot.next >= 0);
+            KEEP(goes);
+            at[i] = ((slot.next + (rank > slot.rank)) & goes) | (at[i] & ~goes);
+            KEEP(at[i]);
+            inner |= goes;
+        }
+    }
+    UNROLL for (int i = 0; i < CF_LARGE_WALKS; i++) leaves[i] = ~slots[at[i]].next;
 }
 
 #endif

@@ -38,7 +38,7 @@ class KernelTrees(ctypes.Structure):
 class KernelTreesData(ctypes.Structure):
     """``cf_trees_data``."""
 
-    _fields_ = tuple((name, ctypes.c_void_p) for name in ("x", *TREE_ARRAYS, "sums", "scratch"))
+    _fields_ = tuple((name, ctypes.c_void_p) for name in ("x", *TREE_ARRAYS, "sums", "indices", "scratch"))
 
 
 THREADS = """
@@ -63,7 +63,7 @@ def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return ctypes.CDLL(str(folder / "trees.so"))
 
 
-def run(library: Any, ensemble: Ensemble, x: Any) -> Any:
+def run(library: Any, ensemble: Ensemble, x: Any, indices: Any = None) -> Any:
     packed = pack_trees(ensemble)
     arrays = [getattr(packed, name) for name in TREE_ARRAYS]
     sums = np.zeros((len(x), len(ensemble.bases)), ensemble.dtype)
@@ -82,7 +82,8 @@ def run(library: Any, ensemble: Ensemble, x: Any) -> Any:
         doubles,
         0,
     )
-    data = KernelTreesData(x.ctypes.data, *(array.ctypes.data for array in arrays), sums.ctypes.data, aligned)
+    leaves = None if indices is None else indices.ctypes.data
+    data = KernelTreesData(x.ctypes.data, *(array.ctypes.data for array in arrays), sums.ctypes.data, leaves, aligned)
     library.cf_trees_v3(None, ctypes.byref(call), ctypes.byref(data))
     return sums
 
@@ -105,7 +106,7 @@ def find_leaf(tree: Tree, row: Any, truncates: bool) -> int:
 
 @st.composite
 def draw_trees(draw: st.DrawFn) -> Tree:
-    leaves = draw(st.integers(1, 40))
+    leaves = draw(st.integers(1, draw(st.sampled_from([40, 40, 300]))))
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     lefts, rights = np.full(leaves - 1, -1, np.int32), np.full(leaves - 1, -2, np.int32)
     for node in range(1, leaves - 1):  # Each node takes the place of a leaf, which becomes its left child.
@@ -145,11 +146,15 @@ def test_any_ensemble(
     x = np.random.default_rng(count).choice(np.concatenate([*values, np.arange(-2, 70), [-0.5]]), (count, FEATURES))
     x = x.astype(np.float32)
     expected = np.tile(np.array(bases, dtype), (count, 1))
-    for tree, group in zip(trees, groups, strict=True):
-        expected[:, group : group + width] += [tree.leaves[find_leaf(tree, row, wide)].astype(dtype) for row in x]
+    leaves = np.array([[find_leaf(tree, row, wide) for tree in trees] for row in x], np.int32)
+    for tree, group, own in zip(trees, groups, leaves.T, strict=True):
+        expected[:, group : group + width] += tree.leaves[own].astype(dtype)
+    indices = np.full((count + 1, len(trees)), -1, np.int32)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranks, "LARGE", large)
         np.testing.assert_array_equal(run(library, ensemble, x), expected)
+        np.testing.assert_array_equal(run(library, ensemble, x, indices), expected)
+    np.testing.assert_array_equal(indices, [*leaves, [-1] * len(trees)])
 
 
 @pytest.mark.parametrize(("count", "size"), [(255, 200), (256, 700), (900, 200), (900, 700), (900, 300), (70000, 700)])

@@ -12,6 +12,7 @@ from builder.base.errors import LowerError
 from builder.compiler.lower.steps.base import Buffer, Step
 from builder.compiler.lower.steps.custom_call_step import CallTensor, make_step
 from builder.compiler.lower.steps.nms_step import CombinedNmsStep, NmsStep
+from builder.compiler.lower.steps.trees_step import TreesStep
 from builder.importers.rewrites.custom_steps import COMBINED_NMS, NMS, STEPS, TREE_SUMS
 
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -39,7 +40,7 @@ def made(target: str, config: bytes | None = None, shapes: tuple[str, ...] = (),
         for dtype, shape, place in zip(
             dtypes or DTYPES.get(target, ""),
             shapes or SHAPES.get(target, ()),
-            (Buffer("arena", 64 * i, 64) for i in range(9)),
+            (Buffer("arena", 64 * i, 64) for i in range(10)),
             strict=False,
         )
     ]
@@ -55,6 +56,16 @@ def test_a_rewrites_call_is_a_step() -> None:
     assert (nms.count, nms.size, nms.overlap, nms.scratch.size) == (9, 5, 0.5, 12 * 9 + 20 * 5)
     assert (combined.batch, combined.count, combined.classes, combined.per_class, combined.size) == (2, 9, 3, 3, 5)
     assert combined.scratch.size == 8 * 9 + (16 * 3 + 20) * 3
+
+
+def test_trees_may_return_their_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RESULTS, TREE_SUMS, 2)
+    shapes, dtypes = SHAPES[TREE_SUMS], DTYPES[TREE_SUMS] + "i"
+    step = made(TREE_SUMS, shapes=(*shapes, "5x1"), dtypes=dtypes)
+    assert isinstance(step, TreesStep)
+    assert step.indices == Buffer("arena", 64 * len(shapes), 64)
+    with pytest.raises(LowerError, match="not coldforge's own"):
+        made(TREE_SUMS, shapes=(*shapes, "5x2"), dtypes=dtypes)
 
 
 def test_any_other_is_refused_by_name() -> None:

@@ -15,6 +15,7 @@ typedef struct {
     void *ranks;     /* [columns][CF_TREE_ROWS] */
     row_mask *masks; /* for each slot of the largest small tree */
     void *sums;      /* [outputs][CF_TREE_ROWS] */
+    int32_t *indices; /* [rows][trees], or NULL */
 } row_block;
 
 /* A tree's leaves are added to the sums of its outputs, of one row or of all. The sums begin with the bases. */
@@ -88,6 +89,10 @@ INLINE void walk_trees(const int words, const int wide, const row_block *b, cons
         walk_small(words, wide, &walk, leaves);
         for (int64_t i = 0; i < count; i++) leaves[i] -= tree[i].nodes;
     }
+    if (b->indices != NULL) {
+        int32_t *to = b->indices + row * b->trees->trees + (tree - b->data->trees);
+        for (int64_t i = 0; i < count; i++) to[i] = leaves[i];
+    }
     if (b->trees->doubles) {
         add_doubles_to_row(b, tree, count, row, leaves);
     } else {
@@ -96,6 +101,10 @@ INLINE void walk_trees(const int words, const int wide, const row_block *b, cons
 }
 
 INLINE void add_all(const row_block *b, const cf_tree *tree, const uint8_t *low, const int32_t *leaves) {
+    if (b->indices != NULL) {
+        int32_t *to = b->indices + (tree - b->data->trees);
+        for (int64_t r = 0; r < b->rows; r++) to[r * b->trees->trees] = low != NULL ? low[r] : leaves[r];
+    }
     if (b->trees->doubles) {
         add_doubles_to_rows(b, tree, low, leaves);
     } else {
@@ -147,7 +156,8 @@ static void run_block(void *argument, int64_t task, uint32_t thread) {
     const cf_trees *t = plan->trees;
     const int64_t row = task * CF_TREE_ROWS;
     uint8_t *memory = (uint8_t *)plan->data->scratch + (int64_t)thread * t->scratch;
-    row_block b = {t, plan->data, t->rows - row < CF_TREE_ROWS ? t->rows - row : CF_TREE_ROWS, memory, NULL, NULL};
+    row_block b = {t, plan->data, t->rows - row < CF_TREE_ROWS ? t->rows - row : CF_TREE_ROWS, memory, NULL, NULL, NULL};
+    if (plan->data->indices != NULL) b.indices = plan->data->indices + row * t->trees;
     b.sums = memory += t->columns * CF_TREE_ROWS * (t->words ? 2 : 1);
     b.masks = (row_mask *)(void *)(memory + t->outputs * CF_TREE_ROWS * (t->doubles ? 8 : 4));
     const float *x = plan->data->x + row * t->features;

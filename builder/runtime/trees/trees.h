@@ -68,6 +68,7 @@ typedef struct {
     const void *leaves; /* [leaves, width] */
     const void *bases;  /* [outputs] */
     void *sums;         /* [rows, outputs] */
+    int32_t *indices;   /* [rows, trees], the number of each tree's leaf; or NULL */
     void *scratch;
 } cf_trees_data;
 

@@ -23,7 +23,8 @@ _DTYPES = ("float32", "int32", "int32", "int32", "uint8", "int32")
 class TreesStep(Step):
     """The sums of leaves for each of ``rows`` rows ``x``; see ``cf_trees`` and its data in runtime/trees/trees.h.
 
-    ``arrays``: those of TREE_ARRAYS. ``thread_scratch``: bytes of scratch for each thread.
+    ``arrays``: those of TREE_ARRAYS. ``indices``: int32 [rows, trees], the number of each tree's leaf.
+    ``thread_scratch``: bytes of scratch for each thread.
     """
 
     x: Reads[Buffer]
@@ -40,6 +41,7 @@ class TreesStep(Step):
     doubles: bool
     thread_scratch: int
     scratch: Scratch[Buffer]
+    indices: Writes[Buffer | None] = None
 
     kernel_table: ClassVar[KernelTable | None] = "trees"
 
@@ -48,19 +50,27 @@ class TreesStep(Step):
         names = ("rows", "features", "columns", "trees", "outputs", "width", "words", "wide", "doubles")
         values: Mapping[str, object] = {name: int(getattr(self, name)) for name in names}
         buffers = {"x": self.x, **dict(zip(TREE_ARRAYS, self.arrays, strict=True)), "sums": self.sums}
+        if self.indices:
+            buffers["indices"] = self.indices
         return format_kernel_call(
             "trees", "trees", {**values, "scratch": self.thread_scratch}, {**buffers, "scratch": self.scratch}
         )
 
 
-@reads_call(TREE_SUMS, (*_DTYPES, "float32", "float32", "float32"), (*_DTYPES, "float64", "float64", "float64"))
+@reads_call(
+    TREE_SUMS,
+    (*_DTYPES, "float32", "float32", "float32"),
+    (*_DTYPES, "float64", "float64", "float64"),
+    (*_DTYPES, "float32", "float32", "float32", "int32"),
+    (*_DTYPES, "float64", "float64", "float64", "int32"),
+)
 def _read_sums(call: CustomCall) -> TreesStep:
     x, *arrays = call.inputs
     columns, _, trees, _, large, leaves, bases = arrays
-    (sums,) = call.outputs
+    sums, *indices = call.outputs
     (rows, features), (outputs,), (_, width) = x.dims, bases.dims, leaves.dims
     require_shapes(sums.dims == (rows, outputs) and columns.dims[1:] == (6,) and trees.dims[1:] == (5,))
-    require_shapes(large.dims[1:] == (2,))
+    require_shapes(large.dims[1:] == (2,) and all(t.dims == (rows, trees.dims[0]) for t in indices))
     words, most_nodes = bool(call.config["words"]), int(call.config["most_nodes"])
     doubles = bases.buffer.size == 8 * outputs
     ranks, sums_size = columns.dims[0] * (2 if words else 1), outputs * (8 if doubles else 4)
@@ -81,4 +91,5 @@ def _read_sums(call: CustomCall) -> TreesStep:
         doubles=doubles,
         thread_scratch=size,
         scratch=call.scratch(size * min(MAX_THREADS, -(-rows // _ROWS))),
+        indices=indices[0].buffer if indices else None,
     )

@@ -18,7 +18,7 @@ PY := .venv/bin/python
 # MODEL is one model or several: a list, or one path that may have spaces in it.
 MODELS = if [ -e "$(MODEL)" ]; then set -- "$(MODEL)"; else set -- $(MODEL); fi
 # Examples whose model is trained here rather than fetched, which needs what a build needs.
-TRAINED := digits age_gender languages minilm
+TRAINED := digits age_gender languages minilm wine
 
 $(if $(and $(INSTANCES),$(filter image,$(PACKAGE))),$(error INSTANCES is for zip functions, PACKAGE=image for containers))
 $(if $(filter bindings,$(MAKECMDGOALS)),$(if $(filter $(LANGUAGE),$(LANGUAGES)),,$(error there are no bindings for \

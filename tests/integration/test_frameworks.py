@@ -257,6 +257,49 @@ def test_an_ensemble_of_trees(tree_models: Path, name: str, tmp_path: Path, monk
     assert manifest["lowering"]["kinds"]["trees"] == 1
 
 
+@pytest.fixture(scope="module")
+def sklearn_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with what ``sklearn_cases`` leaves."""
+    python = ensure_environment(FRAMEWORKS["sklearn"], print) / "bin" / "python"
+    folder = tmp_path_factory.mktemp("sklearn")
+    variables = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
+    command = [python, NETWORKS / "sklearn_cases.py", folder]
+    subprocess.run(command, check=True, timeout=600, env=os.environ | variables)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["forest-gaps.joblib", "imputed.skops"])
+def test_estimators_of_scikit_learn(
+    sklearn_models: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = assert_builds(sklearn_models / name, tmp_path, monkeypatch, 1e-12)
+    (output,) = manifest["verification"]["outputs"]
+    assert not output["constant"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("forest-gaps.joblib", "a pickled file may run code when it is loaded"),
+        ("forest-gaps.skops", "types that skops does not trust: sklearn.tree._tree.Tree. If you trust"),
+        ("quadratic.skops", "QuadraticDiscriminantAnalysis.predict_proba of scikit-learn is not supported. Use"),
+        ("unfitted.skops", "unfitted.skops is not fitted"),
+        ("other.skops", "other.skops holds dict, and no estimator"),
+        ("damaged.skops", "damaged.skops cannot be loaded by scikit-learn"),
+    ],
+)
+def test_a_file_of_scikit_learn_that_is_refused(
+    sklearn_models: Path, name: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", str(sklearn_models / name)]) == ImportModelError.exit_code
+    assert said in capsys.readouterr().err
+
+
+def test_a_file_of_another_version_of_scikit_learn(sklearn_models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(sklearn_models / "older.skops")]) == 0
+    assert "was saved by scikit-learn 1.2.0" in "".join(capsys.readouterr())
+
+
 def test_operators_that_are_not_read_are_listed(exchanged: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(exchanged / "unsupported.tflite")]) == ImportModelError.exit_code
     said = capsys.readouterr().err
@@ -377,7 +420,7 @@ def assert_builds(model: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, er
     """Build the model, whose library answers as is recorded beside the model. Returns the bundle's manifest."""
     project = empty_project(folder, monkeypatch)
     toml = folder / "model.toml"
-    trust = "trust = true\n" if model.suffix == ".pt2" else ""
+    trust = "trust = true\n" if model.suffix in (".pt2", ".joblib") else ""
     toml.write_text(f'[model]\nsource = "{model}"\nname = "{model.stem}"\n{trust}')
     assert main(["bundle", str(toml), "--in", "host"]) == 0
     manifest = json.loads(Bundle.load(project.dist / model.stem).manifest.read_text())

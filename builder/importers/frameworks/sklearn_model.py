@@ -21,18 +21,18 @@ from builder.base.arrays import Array
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
 from builder.importers.frameworks.framework_model import FrameworkModel, make_port
+from builder.importers.frameworks.sklearn_inputs import draw_inputs
 from builder.importers.frameworks.sklearn_steps import explain_unsupported, run_method
-from builder.importers.frameworks.sklearn_trees import ENSEMBLES, read_trees
 from builder.importers.loaded import HOW_TO_TRUST
 from builder.importers.ports import GraphFacts, ModelPorts
-from builder.importers.trees.ensemble import draw_rows
 
 FEED = "input"
 _METHODS = {"probabilities": "predict_proba", "scores": "decision_function", "prediction": "predict",
             "distances": "transform", "transformed": "transform"}  # fmt: skip
 """The method of an estimator that gives a fetch."""
 
-_SAMPLES = 64
+_HARMLESS = ("numpy.dtype",)
+"""Types that skops does not trust, and that no data of a file can harm: imputers have them."""
 
 
 def open_sklearn(path: Path, trust: bool) -> FrameworkModel:
@@ -59,13 +59,9 @@ def open_sklearn(path: Path, trust: bool) -> FrameworkModel:
         warnings=tuple(notes),
         origin=f"read by scikit-learn {sklearn.__version__}",
     )
-    samples = {}
-    if type(model) in ENSEMBLES:
-        ensemble = read_trees(model, [""] * features)
-        samples[FEED] = draw_rows(ensemble, _SAMPLES)
     return FrameworkModel(
         ports, lambda: lambda x: [_run(model, fetch, x)], lambda feeds: [_answer(model, fetch, feeds[0])],
-        samples=samples,
+        samples={FEED: draw_inputs(model, features)},
     )  # fmt: skip
 
 
@@ -101,12 +97,12 @@ def _load_estimator(path: Path, trust: bool) -> tuple[Any, list[str]]:
 
 def _load_skops(path: Path, trust: bool) -> Any:
     types = skops.get_untrusted_types(file=path)
-    if types and not trust:
+    if not trust and (types := [name for name in types if name not in _HARMLESS]):
         raise ImportModelError(
             f"{path.name} has types that skops does not trust: {', '.join(types)}. If you trust where it comes from, "
             f"{HOW_TO_TRUST}."
         )
-    return skops.load(path, trusted=types)
+    return skops.load(path, trusted=skops.get_untrusted_types(file=path))
 
 
 def _choose_fetch(model: Any) -> str:

@@ -103,7 +103,8 @@ def draw_rows(ensemble: Ensemble, count: int) -> NDArray[np.float32]:
             values = np.arange(max(categories) + 2) + 0.5  # The fraction is cut off.
         else:
             cuts = np.unique(np.clip(np.array(thresholds, np.float64), -1e37, 1e37))
-            values = np.concatenate([cuts[:1] - 1, (cuts[:-1] + cuts[1:]) / 2, cuts[-1:] + 1])
+            wide = np.diff(cuts) > _NARROW * np.abs(cuts[1:])
+            values = np.concatenate([cuts[:1] - 1, ((cuts[:-1] + cuts[1:]) / 2)[wide], cuts[-1:] + 1])
         rows[:, feature] = random.choice(values, count).astype(np.float32)
         if missing:
             rows[random.random(count) < _MISSING_SHARE, feature] = np.nan
@@ -111,6 +112,8 @@ def draw_rows(ensemble: Ensemble, count: int) -> NDArray[np.float32]:
 
 
 _MISSING_SHARE = 0.1
+_NARROW = 1e-5
+"""A gap between thresholds, in terms of the upper one, in whose middle a value's rounding may decide."""
 
 
 def _list_cuts(ensemble: Ensemble) -> dict[int, tuple[list[float], set[int], bool]]:

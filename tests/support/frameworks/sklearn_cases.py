@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+import zipfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import jax
 import joblib
 import numpy as np
+import sklearn
 from sklearn import (
     cluster,
     compose,
@@ -164,8 +166,21 @@ def run_case(name: str, folder: Path) -> bool:
         if not np.array_equal(sums, sum_as_sklearn(estimator, x)):
             return False
     x = x.astype(np.float32)
+    np.savez(path.with_suffix(".npz"), feed=x[:1], fetch=model.answer([x[:1]])[0])
     (wanted,), (answer,) = model.answer([x]), jax.jit(model.make_function())(x)
     return np.allclose(wanted, answer, rtol=1e-9, atol=1e-9) and answer.shape == wanted.shape
+
+
+def leave_refused(folder: Path) -> None:
+    """Leave files that are refused, or warned of, beside those of the cases."""
+    skops.dump(TREES["forest-gaps"][1], folder / "forest-gaps.skops")
+    skops.dump(discriminant_analysis.QuadraticDiscriminantAnalysis().fit(WINE, WINES), folder / "quadratic.skops")
+    skops.dump(linear_model.Ridge(), folder / "unfitted.skops")
+    skops.dump({"a": 1}, folder / "other.skops")
+    (folder / "damaged.skops").write_bytes((folder / "ridge.skops").read_bytes()[:500])
+    with zipfile.ZipFile(folder / "ridge.skops") as old, zipfile.ZipFile(folder / "older.skops", "w") as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name).replace(sklearn.__version__.encode(), b"1.2.0"))
 
 
 TAKE_MISSING = {"tree", "tree-real", "tree-random", "tree-leaf", "forest", "forest-gaps", "forest-real", "extra",
@@ -184,6 +199,7 @@ def main(folder: Path) -> None:
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         main(Path(sys.argv[1]))
+        leave_refused(Path(sys.argv[1]))
     else:
         with TemporaryDirectory() as scratch:
             main(Path(scratch))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from builder.base.tf import import_tensorflow, tf
 from builder.config.tensor import IndexRange
 from builder.importers.graph import MODEL_SCOPE
 from builder.importers.loaded import LoadedModel, RawGraph, Shape
+from builder.importers.lookup_tables import LookupTable
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import copy_message
 from builder.importers.variables_state import Variable
@@ -52,7 +53,8 @@ class StableHloProgram:
     calling convention of ``XlaCallModule``. ``ports``: the model's ports, with open dimensions. ``feeds`` and
     ``fetches``: the program's inputs and outputs in the same order, all shapes static.
     ``symbols``: of a feed that the program encodes as one-hot, how many numbers from 0 on it has codes for.
-    ``runtime``: the program for the compiler, if it is another one. ``samples``: see FrameworkModel.
+    ``runtime``: the program for the compiler, if it is another one. ``samples`` and
+    ``vocabularies``: see FrameworkModel.
     """
 
     module: bytes
@@ -65,6 +67,7 @@ class StableHloProgram:
     states: Mapping[str, Array] = field(default_factory=dict)
     runtime: RuntimeProgram | None = None
     samples: Mapping[str, Array] = field(default_factory=dict)
+    vocabularies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def save(self, folder: Path) -> None:
         """Write the program to ``folder``, from which ``load`` reads it."""
@@ -76,7 +79,13 @@ class StableHloProgram:
             (folder / _RUNTIME_MODULE).write_bytes(self.runtime.module)
             save_arrays(folder / _RUNTIME_WEIGHTS, self.runtime.weights)
         static = asdict(ModelPorts(self.feeds, self.fetches))
-        says = {"version": self.version, "ports": asdict(self.ports), "static": static, "symbols": self.symbols}
+        says = {
+            "version": self.version,
+            "ports": asdict(self.ports),
+            "static": static,
+            "symbols": self.symbols,
+            "vocabularies": self.vocabularies,
+        }
         (folder / _PORTS).write_text(json.dumps(says))
 
     @classmethod
@@ -88,13 +97,15 @@ class StableHloProgram:
             static = ModelPorts.from_json(says["static"])
             ports, version = ModelPorts.from_json(says["ports"]), int(says["version"])
             symbols = {str(name): int(count) for name, count in says.get("symbols", {}).items()}
+            words = {str(name): tuple(map(str, texts)) for name, texts in says.get("vocabularies", {}).items()}
             module = (folder / _MODULE).read_bytes()
             runtime = None
             if (folder / _RUNTIME_MODULE).exists():
                 runtime = RuntimeProgram(
                     (folder / _RUNTIME_MODULE).read_bytes(), _load_arrays(folder / _RUNTIME_WEIGHTS)
                 )
-            return cls(module, version, weights, ports, static.feeds, static.fetches, symbols, states, runtime, samples)
+            static_ports = static.feeds, static.fetches
+            return cls(module, version, weights, ports, *static_ports, symbols, states, runtime, samples, words)
         except (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
             raise ImportModelError("The process that read the model left no program that can be read.") from error
 
@@ -118,12 +129,24 @@ def _freeze_program(program: StableHloProgram, shapes: Mapping[str, Shape]) -> R
         raise ImportModelError("The model's program was made for other shapes.")
     with tf.Graph().as_default() as graph:
         weights = [tf.constant(value, name=f"weight_{i}") for i, value in enumerate(program.weights.values())]
-        feeds = [tf.compat.v1.placeholder(p.dtype, p.shape, f"feed_{i}") for i, p in enumerate(program.feeds)]
+        kinds = ["string" if port.name in program.vocabularies else port.dtype for port in program.feeds]
+        feeds = [
+            tf.compat.v1.placeholder(kind, port.shape, f"feed_{i}")
+            for i, (kind, port) in enumerate(zip(kinds, program.feeds, strict=True))
+        ]
+        tables = {name: _make_vocabulary(texts) for name, texts in program.vocabularies.items()}
+        handles = {name: tf.raw_ops.HashTableV2(key_dtype=tf.string, value_dtype=tf.int64) for name in tables}
+        numbers = [
+            tf.raw_ops.LookupTableFindV2(table_handle=handles[p.name], keys=feed, default_value=np.int64(-1))
+            if p.name in handles
+            else feed
+            for p, feed in zip(program.feeds, feeds, strict=True)
+        ]
         first = list(program.states.values())
         states = [tf.raw_ops.VarHandleOp(dtype=v.dtype, shape=v.shape, name=f"state_{i}") for i, v in enumerate(first)]
         values = [tf.raw_ops.ReadVariableOp(resource=h, dtype=v.dtype) for h, v in zip(states, first, strict=True)]
         results = xla_call_module(
-            args=[*feeds, *values, *weights],
+            args=[*numbers, *values, *weights],
             version=program.version,
             module=program.module,
             Sout=[*(port.shape for port in program.fetches), *(value.shape for value in first)],
@@ -141,14 +164,25 @@ def _freeze_program(program: StableHloProgram, shapes: Mapping[str, Shape]) -> R
         {port.name: tensor.name for port, tensor in zip(program.fetches, fetches, strict=True)},
         {tensor.op.name: name for tensor, name in zip(weights, program.weights, strict=True)},
         {h.op.name: Variable(*state) for h, state in zip(states, program.states.items(), strict=True)},
+        tables={handle.op.name: tables[name] for name, handle in handles.items()},
         ranges={
             port.name: (IndexRange(0, 1, 1, 0, max(port.rows, 1) - 1),) for port in program.ports.feeds if port.rows
-        },
-        symbols=program.symbols,
+        }
+        | {name: (IndexRange(0, 1, 1, -1, len(table.keys) - 1),) for name, table in tables.items()},
+        symbols={name: count for name, count in program.symbols.items() if name not in tables},
         quantised={port.name: port.quantised for port in program.ports.fetches if port.quantised},
         samples=program.samples,
         replace_program=functools.partial(_replace_program, program) if program.runtime else None,
     )
+
+
+def _make_vocabulary(texts: Sequence[str]) -> LookupTable:
+    """Return the table of the numbers of strings, which has at least one key. Raises ImportModelError."""
+    keys = np.array([text.encode() for text in texts or ("",)], object)
+    table = LookupTable.from_arrays(keys, np.arange(len(keys), dtype=np.int64))
+    if table is None:
+        raise ImportModelError("The model's program has a list of strings with one of them twice.")
+    return table
 
 
 def _replace_program(program: StableHloProgram, graph_def: Any) -> Any:

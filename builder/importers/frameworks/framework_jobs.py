@@ -20,6 +20,7 @@ from builder.importers.frameworks.framework_model import (
     ASKED,
     FrameworkModel,
     load_cases,
+    number_strings,
     open_rows,
     save_cases,
 )
@@ -40,7 +41,7 @@ def _find_shapes(model: FrameworkModel) -> dict[str, Shape]:
     model = model.fix_feeds(
         {feed.name: np.array(feed.value, feed.dtype) for feed in model.ports.feeds if feed.value is not None}
     )
-    feeds = [model.ports.fix_batch(feed, 1) for feed in model.ports.feeds]
+    feeds = [model.ports.fix_batch(feed, 1) for feed in number_strings(model.ports).feeds]
     if all(feed.shape is None or None not in feed.shape[1:] for feed in feeds):
         return {}
     for length, sides in zip(LENGTHS, SIDES, strict=True):
@@ -82,8 +83,9 @@ def convert_model(spec: ModelSpec, path: Path) -> None:
     shapes = pin_shapes(model.ports, drop_constants(spec))
     function = model.make_function()
     function = make_channels_last(function) if model.channels_first else function
-    program = make_program(function, model.ports, shapes, model.states)
-    replace(program, samples=model.samples).save(Path.cwd())
+    program = make_program(function, number_strings(model.ports), shapes, model.states)
+    program = replace(program, ports=model.ports, samples=model.samples, vocabularies=model.vocabularies)
+    program.save(Path.cwd())
 
 
 def answer_cases(spec: ModelSpec, path: Path) -> None:

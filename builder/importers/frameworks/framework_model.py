@@ -36,6 +36,11 @@ class FrameworkModel:
     states: Mapping[str, Array] = field(default_factory=dict)
     samples: Mapping[str, Array] = field(default_factory=dict)
     """Values [count, ...] of feeds that are better golden inputs than random ones."""
+    vocabularies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The strings that the model knows, for each feed of strings.
+
+    Such a feed is int64 to the function and to ``answer``: the number of a string, or -1 for one that is unknown.
+    """
 
     def fix_feeds(self, values: Mapping[str, Array]) -> FrameworkModel:
         """Return the model without the inputs of ``values``, which always have these values."""
@@ -52,6 +57,19 @@ class FrameworkModel:
 
         ports = replace(self.ports, feeds=tuple(port for port in self.ports.feeds if port.name not in values))
         return replace(self, ports=ports, make_function=make_function, answer=lambda feeds: self.answer(fill(feeds)))
+
+
+def number_strings(ports: ModelPorts) -> ModelPorts:
+    """Return ``ports`` with feeds of int64, the numbers of strings, in the place of strings."""
+    feeds = (replace(port, dtype="int64") if port.dtype == "string" else port for port in ports.feeds)
+    return replace(ports, feeds=tuple(feeds))
+
+
+def decode_strings(numbers: Array, vocabulary: Sequence[str]) -> Array:
+    """Return the strings of ``numbers`` as objects; a number that is none of the vocabulary's is another string."""
+    unknown = "?" * (1 + max(map(len, vocabulary), default=0))
+    texts = [vocabulary[number] if 0 <= number < len(vocabulary) else unknown for number in numbers.reshape(-1)]
+    return np.array(texts, object).reshape(numbers.shape)
 
 
 def open_rows(open_model: Callable[[], FrameworkModel], batch: int) -> FrameworkModel:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import onnx
@@ -16,8 +17,15 @@ from onnx import helper, numpy_helper
 from builder.base.arrays import Array
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
-from builder.importers.frameworks.framework_model import FrameworkModel, find_endings, make_port
+from builder.importers.frameworks.framework_model import (
+    FrameworkModel,
+    decode_strings,
+    find_endings,
+    make_port,
+    number_strings,
+)
 from builder.importers.frameworks.onnx.graph_function import GraphRunner, name_domain, read_opsets
+from builder.importers.frameworks.onnx.text_codes import TextCodes
 from builder.importers.loaded import make_names_unique
 from builder.importers.ports import ModelPorts, PortInfo
 
@@ -67,18 +75,34 @@ def open_onnx(path: Path) -> FrameworkModel:
             f"{path.name} uses operators that are not supported: {', '.join(missing)}. See `coldforge docs onnx`."
         )
     names, results = [value.name for value in inputs], [value.name for value in model.graph.output]
+    compared: dict[str, set[str]] = {port.name: set() for port in feeds if port.dtype == "string"}
+    vocabularies: dict[str, tuple[str, ...]] = dict.fromkeys(compared, ())
 
-    def run(*feeds: Any) -> list[Any]:
-        scope = dict(zip(names, feeds, strict=True))
+    def run(*values: Any) -> list[Any]:
+        scope = dict(zip(names, values, strict=True))
+        for name, port in zip(names, feeds, strict=True):
+            if port.name in compared:
+                scope[name] = TextCodes(scope[name], vocabularies[port.name], (compared[port.name],))
         runner.run_graph(model.graph, scope)
         return [jnp.asarray(scope[name]) for name in results]
 
-    def answer(feeds: Sequence[Array]) -> list[Array]:
+    if compared:  # A first run, of shapes alone, finds what strings are compared with.
+        fixed = [ports.fix_batch(port, 1) for port in number_strings(ports).feeds]
+        sizes = [tuple(size or 1 for size in port.shape or ()) for port in fixed]
+        structs = [jax.ShapeDtypeStruct(size, port.dtype) for size, port in zip(sizes, fixed, strict=True)]
+        jax.eval_shape(lambda *values: run(*values), *structs)  # Of ``run`` itself, JAX would keep this run.
+        vocabularies |= {name: tuple(sorted(texts)) for name, texts in compared.items()}
+
+    def answer(arrays: Sequence[Array]) -> list[Array]:
         session = _open_session(path)
-        values = session.run(results, dict(zip(names, feeds, strict=True)))
+        texts = [
+            decode_strings(array, vocabularies[port.name]) if port.name in compared else array
+            for array, port in zip(arrays, feeds, strict=True)
+        ]
+        values = session.run(results, dict(zip(names, texts, strict=True)))
         return [np.asarray(value) for value in values]
 
-    return FrameworkModel(ports, lambda: run, answer, channels_first=True)
+    return FrameworkModel(ports, lambda: run, answer, channels_first=True, vocabularies=vocabularies)
 
 
 def _open_session(path: Path) -> Any:
@@ -140,4 +164,5 @@ def _make_port(name: str, value: Any, file: str) -> PortInfo:
         )
     tensor = value.type.tensor_type
     sizes = [size.dim_value if size.dim_value > 0 else size.dim_param.strip("?") for size in tensor.shape.dim]
-    return make_port(name, str(helper.tensor_dtype_to_np_dtype(tensor.elem_type)), sizes)
+    dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+    return make_port(name, "string" if tensor.elem_type == onnx.TensorProto.STRING else str(dtype), sizes)

@@ -12,10 +12,10 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class TextCodes:
-    """Texts as int32 ``codes``, the number of each among ``texts``; -1 is a text that is none of them.
+    """Texts as integer ``codes``, the number of each among ``texts``.
 
-    ``compared``: of each feed that the texts come from, what the graph has compared it with so far; without a feed,
-    they are always among ``texts``.
+    Any other number, such as -1, is a text that is none of them. ``compared``: of each feed that the texts come from,
+    what the graph has compared it with so far; without a feed, they are always among ``texts``.
     """
 
     codes: Any
@@ -43,4 +43,5 @@ class TextCodes:
 
     def _take(self, table: Mapping[str, Any], default: Any, dtype: Any) -> Any:
         values = np.array([*(table.get(text, default) for text in self.texts), default], dtype)
-        return jnp.asarray(values)[self.codes]  # The last value is that of -1.
+        known = (self.codes >= 0) & (self.codes < len(self.texts))
+        return jnp.asarray(values)[jnp.where(known, self.codes, len(self.texts))]

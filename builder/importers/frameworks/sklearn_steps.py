@@ -20,6 +20,7 @@ from sklearn import (
     impute,
     linear_model,
     naive_bayes,
+    neighbors,
     neural_network,
     pipeline,
     preprocessing,
@@ -27,6 +28,7 @@ from sklearn import (
 )
 
 from builder.base.errors import ImportModelError
+from builder.importers.frameworks.sklearn_points import ask_neighbours, predict_by_vectors, score_by_vectors
 from builder.importers.frameworks.sklearn_trees import ENSEMBLES, read_trees
 from builder.importers.frameworks.tree_sums import add_leaves, transform_sums
 
@@ -227,16 +229,24 @@ _METHODS: Mapping[str, Mapping[type, Step]] = {
         naive_bayes.MultinomialNB: _run_counts_bayes,
         naive_bayes.ComplementNB: _run_counts_bayes,
         naive_bayes.BernoulliNB: _run_bits_bayes,
+        neighbors.KNeighborsClassifier: ask_neighbours,
         neural_network.MLPClassifier: _run_network,
     },
-    "decision_function": {kind: lambda model, x: _spread(_decide(model, x)) for kind in _LINEAR_CLASSIFIERS},
+    "decision_function": {
+        **{kind: lambda model, x: _spread(_decide(model, x)) for kind in _LINEAR_CLASSIFIERS},
+        svm.SVC: score_by_vectors,
+        svm.NuSVC: score_by_vectors,
+    },
     "predict": {
         **{kind: _run_trees for kind in ENSEMBLES if not hasattr(kind, "predict_proba")},
         **dict.fromkeys(_LINEAR_REGRESSORS, _decide),
         linear_model.PoissonRegressor: _run_generalised,
         linear_model.GammaRegressor: _run_generalised,
         linear_model.TweedieRegressor: _run_generalised,
+        neighbors.KNeighborsRegressor: ask_neighbours,
         neural_network.MLPRegressor: _run_network,
+        svm.SVR: predict_by_vectors,
+        svm.NuSVR: predict_by_vectors,
     },
     "transform": {
         compose.ColumnTransformer: _transform_columns,

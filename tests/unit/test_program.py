@@ -29,6 +29,7 @@ PROGRAM = StableHloProgram(
     (PortInfo("x", "float32", (4, 2)),),
     (PortInfo("y", "float32", (4, 3)),),
     states={"block/total": np.ones((2, 3), np.int8)},
+    vocabularies={"x": ("", "red", "ÄÖ")},
 )
 
 

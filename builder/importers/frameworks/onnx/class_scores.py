@@ -45,12 +45,12 @@ def transform_scores(scores: Any, transform: str) -> Any:
 def complete_binary_scores(scores: Any, transform: str, positive: bool) -> Any:
     """Return the scores of two classes [rows, 2], where there is one of the second class [rows, 1].
 
-    ``positive``: whether it is a probability, since all weights are positive; it is then not transformed.
+    ``positive``: whether it is a probability, since no weight is negative.
     """
-    if positive:
-        return jnp.concatenate([1 - scores, scores], 1)
     if transform == "LOGISTIC":
         return jnp.concatenate([jax.nn.sigmoid(-scores), jax.nn.sigmoid(scores)], 1)
+    if positive:
+        return jnp.concatenate([1 - scores, scores], 1)
     if transform == "PROBIT":
         raise ValueError("post_transform is PROBIT, which is not supported")
-    return jnp.concatenate([jnp.where(scores > 0, -scores, scores), jnp.where(scores > 0, scores, -scores)], 1)
+    return jnp.concatenate([-scores, scores], 1)

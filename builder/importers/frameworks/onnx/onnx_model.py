@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from builder.base.arrays import Array
 from builder.base.errors import ImportModelError
@@ -24,6 +24,7 @@ from builder.importers.frameworks.framework_model import (
     make_port,
     number_strings,
 )
+from builder.importers.frameworks.onnx.class_outputs import ClassOutputs, find_class_outputs, read_answer
 from builder.importers.frameworks.onnx.graph_function import GraphRunner, name_domain, read_opsets
 from builder.importers.frameworks.onnx.text_codes import TextCodes
 from builder.importers.loaded import make_names_unique
@@ -59,22 +60,28 @@ def open_onnx(path: Path) -> FrameworkModel:
     declared = zip(_list_ports(inputs, path.name), inputs, strict=True)
     choices = _find_choices(model.graph, makers)
     feeds = tuple(replace(port, rows=rows.get(value.name), value=choices.get(value.name)) for port, value in declared)
-    fetches = _list_ports(model.graph.output, path.name)
+    classes = find_class_outputs(model.graph, makers)
+    outputs = [value for value in model.graph.output if not (classes.derived and value.name == classes.label)]
+    fetches = _list_ports(outputs, path.name, classes)
     facts = find_endings(
-        {port.name: value.name for port, value in zip(fetches, model.graph.output, strict=True)},
+        {port.name: value.name for port, value in zip(fetches, outputs, strict=True)},
         {name: (node.op_type, next(iter(node.input), "")) for name, node in makers.items()},
         _MOVES | {"QuantizeLinear", "DequantizeLinear"},
     )
+    scores = next((port.name for port, value in zip(fetches, outputs, strict=True) if value.name == classes.scores), "")
+    facts = replace(
+        facts, endings={port: op for port, op in facts.endings.items() if port != scores or op == "Softmax"}
+    )
     writer = " ".join(filter(None, (model.producer_name, model.producer_version))) or "an unnamed program"
     versions = ", ".join(f"opset {version}{domain and f' of {domain}'}" for domain, version in opsets.items())
-    ports = ModelPorts(feeds, fetches, facts=facts, origin=f"written by {writer}, {versions}")
+    ports = ModelPorts(feeds, fetches, facts=facts, labels=classes.names, origin=f"written by {writer}, {versions}")
     runner = GraphRunner(opsets, {(name_domain(item.domain), item.name): item for item in model.functions})
     nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
     if missing := sorted(set(runner.list_unsupported(nodes))):
         raise ImportModelError(
             f"{path.name} uses operators that are not supported: {', '.join(missing)}. See `coldforge docs onnx`."
         )
-    names, results = [value.name for value in inputs], [value.name for value in model.graph.output]
+    names, results = [value.name for value in inputs], [value.name for value in outputs]
     compared: dict[str, set[str]] = {port.name: set() for port in feeds if port.dtype == "string"}
     vocabularies: dict[str, tuple[str, ...]] = dict.fromkeys(compared, ())
 
@@ -84,7 +91,7 @@ def open_onnx(path: Path) -> FrameworkModel:
             if port.name in compared:
                 scope[name] = TextCodes(scope[name], vocabularies[port.name], (compared[port.name],))
         runner.run_graph(model.graph, scope)
-        return [jnp.asarray(scope[name]) for name in results]
+        return [_read_result(scope[name], classes) for name in results]
 
     if compared:  # A first run, of shapes alone, finds what strings are compared with.
         fixed = [ports.fix_batch(port, 1) for port in number_strings(ports).feeds]
@@ -100,7 +107,7 @@ def open_onnx(path: Path) -> FrameworkModel:
             for array, port in zip(arrays, feeds, strict=True)
         ]
         values = session.run(results, dict(zip(names, texts, strict=True)))
-        return [np.asarray(value) for value in values]
+        return [read_answer(value, classes.names) for value in values]
 
     return FrameworkModel(ports, lambda: run, answer, channels_first=True, vocabularies=vocabularies)
 
@@ -114,9 +121,14 @@ def _open_session(path: Path) -> Any:
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
-def _list_ports(values: Sequence[Any], file: str) -> tuple[PortInfo, ...]:
+def _read_result(value: Any, classes: ClassOutputs) -> Any:
+    """Return an output as an array: a label that is a text as the number of its class, int64."""
+    return value.recode(classes.names).astype(np.int64) if isinstance(value, TextCodes) else jnp.asarray(value)
+
+
+def _list_ports(values: Sequence[Any], file: str, classes: ClassOutputs | None = None) -> tuple[PortInfo, ...]:
     names = make_names_unique([value.name for value in values])
-    return tuple(_make_port(name, value, file) for name, value in zip(names, values, strict=True))
+    return tuple(_make_port(name, value, file, classes) for name, value in zip(names, values, strict=True))
 
 
 def _count_rows(graph: Any, makers: Mapping[str, Any]) -> dict[str, int]:
@@ -155,8 +167,12 @@ def _find_choices(graph: Any, makers: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _make_port(name: str, value: Any, file: str) -> PortInfo:
+def _make_port(name: str, value: Any, file: str, classes: ClassOutputs | None) -> PortInfo:
     """Return a port; an open dimension has a name in the file, or nothing."""
+    if classes and value.name == classes.scores and value.type.WhichOneof("value") != "tensor_type":
+        return make_port(name, "float32", ["", len(classes.names)])
+    if classes and value.name == classes.label and value.type.tensor_type.elem_type == TensorProto.STRING:
+        return make_port(name, "int64", [""])
     if value.type.WhichOneof("value") != "tensor_type":
         raise ImportModelError(
             f"{file}: {value.name} is a {value.type.WhichOneof('value')}, not a tensor; sequences, maps and optional "

@@ -18,10 +18,12 @@ from builder.importers.frameworks.onnx.ops import (
     shaping,
     support_vectors,
     table_columns,
+    tree_ensembles,
 )
 
 OPERATORS = {
     **control_flow.OPS, **convolution.OPS, **elementwise.OPS, **image_pooling.OPS, **image_sampling.OPS,
     **indexing.OPS, **linear.OPS, **microsoft.OPS, **normalisation.OPS, **quantised.OPS, **recurrent.OPS,
     **reduction.OPS, **shaping.OPS, **support_vectors.OPS, **table_columns.OPS,
+    **tree_ensembles.OPS,
 }  # fmt: skip

@@ -201,7 +201,6 @@ def write_quantised(path: Path) -> Path:
         ("onnx", "ml_converted_cases.py", "15 of 15 agree\n"),
         ("tflite", "tflite_state_cases.py", "49 of 49 agree\n6 of 6 agree in each of three rows\n"),
         ("tflite", "tflite_integer_cases.py", "285 of 285 agree\n"),
-        ("xgboost", "tree_model_cases.py", "25 of 25 agree\n"),
         ("sklearn", "sklearn_cases.py", "67 of 67 agree\n"),
     ],
     ids=[
@@ -216,7 +215,6 @@ def write_quantised(path: Path) -> Path:
         "models that skl2onnx converts",
         "states",
         "quantised operators",
-        "ensembles of trees",
         "estimators of scikit-learn",
     ],
 )
@@ -238,70 +236,6 @@ def exchanged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [python, NETWORKS / "exchange_networks.py", folder]
     subprocess.run(command, check=True, timeout=600, env=os.environ | {"PYTHONPATH": str(ROOT)})
     return folder
-
-
-@pytest.fixture(scope="module")
-def tree_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with what ``tree_model_cases`` leaves."""
-    python = ensure_environment(FRAMEWORKS["xgboost"], print) / "bin" / "python"
-    folder = tmp_path_factory.mktemp("trees")
-    variables = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
-    command = [python, NETWORKS / "tree_model_cases.py", folder]
-    subprocess.run(command, check=True, timeout=600, env=os.environ | variables)
-    return folder
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["xgboost-binary.json", "xgboost-classes.ubj", "xgboost-categories.json", "lightgbm-classes.txt",
-     "lightgbm-categories.txt"],
-)  # fmt: skip
-def test_an_ensemble_of_trees(tree_models: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    manifest = assert_builds(tree_models / name, tmp_path, monkeypatch)
-    assert manifest["lowering"]["kinds"]["trees"] == 1
-
-
-@pytest.fixture(scope="module")
-def sklearn_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with what ``sklearn_cases`` leaves."""
-    python = ensure_environment(FRAMEWORKS["sklearn"], print) / "bin" / "python"
-    folder = tmp_path_factory.mktemp("sklearn")
-    variables = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
-    command = [python, NETWORKS / "sklearn_cases.py", folder]
-    subprocess.run(command, check=True, timeout=600, env=os.environ | variables)
-    return folder
-
-
-@pytest.mark.parametrize("name", ["forest-gaps.joblib", "imputed.skops"])
-def test_estimators_of_scikit_learn(
-    sklearn_models: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    manifest = assert_builds(sklearn_models / name, tmp_path, monkeypatch, 1e-12)
-    (output,) = manifest["verification"]["outputs"]
-    assert not output["constant"]
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("forest-gaps.joblib", "a pickled file may run code when it is loaded"),
-        ("forest-gaps.skops", "types that skops does not trust: sklearn.tree._tree.Tree. If you trust"),
-        ("quadratic.skops", "QuadraticDiscriminantAnalysis.predict_proba of scikit-learn is not supported. Use"),
-        ("unfitted.skops", "unfitted.skops is not fitted"),
-        ("other.skops", "other.skops holds dict, and no estimator"),
-        ("damaged.skops", "damaged.skops cannot be loaded by scikit-learn"),
-    ],
-)
-def test_a_file_of_scikit_learn_that_is_refused(
-    sklearn_models: Path, name: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["inspect", str(sklearn_models / name)]) == ImportModelError.exit_code
-    assert said in capsys.readouterr().err
-
-
-def test_a_file_of_another_version_of_scikit_learn(sklearn_models: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect", str(sklearn_models / "older.skops")]) == 0
-    assert "was saved by scikit-learn 1.2.0" in "".join(capsys.readouterr())
 
 
 def test_operators_that_are_not_read_are_listed(exchanged: Path, capsys: pytest.CaptureFixture[str]) -> None:

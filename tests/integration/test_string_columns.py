@@ -21,7 +21,7 @@ from handler.server import Invocation, Server
 from tests.conftest import ROOT
 from tests.support.models import empty_project
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.network, pytest.mark.full]
 
 
 def test_models_that_skl2onnx_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

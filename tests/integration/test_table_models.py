@@ -1,0 +1,83 @@
+"""Files of XGBoost, LightGBM and scikit-learn, each built and held against its framework's own answers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from builder.base.errors import ImportModelError
+from builder.cli import main
+from builder.importers.frameworks.framework_environment import FRAMEWORKS, ensure_environment
+from tests.conftest import ROOT
+from tests.integration.test_frameworks import NETWORKS, assert_builds
+
+pytestmark = [pytest.mark.integration, pytest.mark.network, pytest.mark.full]
+
+
+@pytest.fixture(scope="module")
+def tree_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with what ``tree_model_cases`` leaves; the sums of all its files are the frameworks' own."""
+    python = ensure_environment(FRAMEWORKS["xgboost"], print) / "bin" / "python"
+    folder = tmp_path_factory.mktemp("trees")
+    variables = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
+    command = [python, NETWORKS / "tree_model_cases.py", folder]
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, check=True, timeout=600, env=os.environ | variables
+    )
+    assert done.stdout == "25 of 25 agree\n"
+    return folder
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["xgboost-classes.ubj", "xgboost-categories.json", "lightgbm-classes.txt", "lightgbm-categories.txt"],
+)
+def test_an_ensemble_of_trees(tree_models: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = assert_builds(tree_models / name, tmp_path, monkeypatch)
+    assert [step["kind"] for step in manifest["lowering"]["fused_steps"]] == ["trees"]
+
+
+@pytest.fixture(scope="module")
+def sklearn_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with what ``sklearn_cases`` leaves."""
+    python = ensure_environment(FRAMEWORKS["sklearn"], print) / "bin" / "python"
+    folder = tmp_path_factory.mktemp("sklearn")
+    variables = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
+    command = [python, NETWORKS / "sklearn_cases.py", folder]
+    subprocess.run(command, check=True, timeout=600, env=os.environ | variables)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["forest-gaps.joblib", "imputed.skops"])
+def test_estimators_of_scikit_learn(
+    sklearn_models: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = assert_builds(sklearn_models / name, tmp_path, monkeypatch, 1e-12)
+    (output,) = manifest["verification"]["outputs"]
+    assert not output["constant"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("forest-gaps.joblib", "a pickled file may run code when it is loaded"),
+        ("forest-gaps.skops", "types that skops does not trust: sklearn.tree._tree.Tree. If you trust"),
+        ("quadratic.skops", "QuadraticDiscriminantAnalysis.predict_proba of scikit-learn is not supported. Use"),
+        ("unfitted.skops", "unfitted.skops is not fitted"),
+        ("other.skops", "other.skops holds dict, and no estimator"),
+        ("damaged.skops", "damaged.skops cannot be loaded by scikit-learn"),
+    ],
+)
+def test_a_file_of_scikit_learn_that_is_refused(
+    sklearn_models: Path, name: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", str(sklearn_models / name)]) == ImportModelError.exit_code
+    assert said in capsys.readouterr().err
+
+
+def test_a_file_of_another_version_of_scikit_learn(sklearn_models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(sklearn_models / "older.skops")]) == 0
+    assert "was saved by scikit-learn 1.2.0" in "".join(capsys.readouterr())

@@ -15,12 +15,25 @@ INLINE int is_missing(const cf_tree_column *c, float x) {
     return x != x || (c->missing == CF_MISSING_ZERO && x <= 1e-35f && x >= -1e-35f);
 }
 
-/* NaN is zero where no value is missing, and no category otherwise. */
-static int is_category(const cf_tree_column *c, const uint32_t *words, float x) {
+enum { CF_NO_CATEGORY = 1 << 24, CF_MISSING_CATEGORY };
+
+/* The category that a value is. NaN is zero where no value is missing. */
+INLINE uint32_t find_category(const cf_tree_column *c, float x) {
+    if (is_missing(c, x)) return CF_MISSING_CATEGORY;
     if (x != x) x = 0;
-    if (!(x > -1.0f && x < 32.0f * (float)c->count)) return 0;
-    if (x < 0 && c->categories == CF_CATEGORIES_NOT_NEGATIVE) return 0;
-    return words[(uint32_t)x / 32] >> (uint32_t)x % 32 & 1;
+    if (!(x > -1.0f && x < (float)CF_NO_CATEGORY)) return CF_NO_CATEGORY;
+    return x < 0 && c->categories == CF_CATEGORIES_NOT_NEGATIVE ? CF_NO_CATEGORY : (uint32_t)x;
+}
+
+/* Whether a category goes right. */
+INLINE uint32_t is_outside(const cf_tree_column *c, const uint32_t *words, uint32_t category) {
+    if (category == CF_MISSING_CATEGORY) return !c->missing_left;
+    return category >= 32 * (uint32_t)c->count || !(words[category / 32] >> category % 32 & 1);
+}
+
+/* Whether two columns have the same categories for all values. */
+INLINE int same_categories(const cf_tree_column *a, const cf_tree_column *b) {
+    return a->feature == b->feature && a->missing == b->missing && a->categories == b->categories;
 }
 
 /* Searches for CF_RANKED values of a column at once. */
@@ -81,7 +94,7 @@ INLINE void search_columns(const cf_trees_data *d, const cf_tree_column *columns
         const float value = x[column->feature];
         values[i] = value == value ? value : 0;
         thresholds[i] = d->thresholds + column->thresholds;
-        counts[i] = column->categories ? 1 : column->count;
+        counts[i] = column->count;
         most = counts[i] > most ? counts[i] : most;
         below[i] = 0;
     }
@@ -96,38 +109,63 @@ INLINE void search_columns(const cf_trees_data *d, const cf_tree_column *columns
     for (int i = 0; i < CF_RANKED; i++) below[i] += thresholds[i][below[i]] < values[i];
 }
 
-/* ranks[column][row], for a row at a time, or for one column after the other: what `rows` decides. */
+/* ranks[column] of a row, or ranks[column][row] of a block's rows. */
 #define RANK(NAME, RANK_TYPE, MOST)                                                                                    \
-    INLINE RANK_TYPE NAME##_value(const cf_trees_data *d, const cf_tree_column *c, float x, int32_t below) {           \
-        if (is_missing(c, x)) return c->missing_left ? 0 : MOST;                                                       \
-        if (!c->categories) return (RANK_TYPE)below;                                                                   \
-        return !is_category(c, (const uint32_t *)(const void *)(d->thresholds + c->thresholds), x);                    \
-    }                                                                                                                  \
     static void NAME##_row(const cf_trees *t, const cf_trees_data *d, const float *x, RANK_TYPE *ranks) {              \
-        for (int64_t c = 0; c < t->columns; c += CF_RANKED) {                                                          \
+        uint32_t category = 0;                                                                                         \
+        for (int64_t c = 0, count; c < t->columns; c += count) {                                                       \
             const cf_tree_column *columns = d->columns + c;                                                            \
-            const int64_t count = t->columns - c < CF_RANKED ? t->columns - c : CF_RANKED;                             \
+            if (columns->categories) {                                                                                 \
+                const uint32_t *words = (const uint32_t *)(const void *)(d->thresholds + columns->thresholds);         \
+                const int known = c > 0 && same_categories(columns, columns - 1);                                      \
+                if (!known) category = find_category(columns, x[columns->feature]);                                    \
+                ranks[c] = (RANK_TYPE)is_outside(columns, words, category);                                            \
+                count = 1;                                                                                             \
+                continue;                                                                                              \
+            }                                                                                                          \
+            for (count = 1; count < CF_RANKED && c + count < t->columns && !columns[count].categories;) count++;       \
             int32_t below[CF_RANKED];                                                                                  \
             search_columns(d, columns, count, x, below);                                                               \
             for (int64_t i = 0; i < count; i++) {                                                                      \
-                ranks[(c + i) * CF_TREE_ROWS] = NAME##_value(d, columns + i, x[columns[i].feature], below[i]);         \
+                const RANK_TYPE absent = columns[i].missing_left ? 0 : MOST;                                           \
+                const int missing = is_missing(columns + i, x[columns[i].feature]);                                    \
+                ranks[c + i] = missing ? absent : (RANK_TYPE)below[i];                                                 \
             }                                                                                                          \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void NAME##_categories(const cf_tree_column *c, const uint32_t *words, const uint32_t *categories,          \
+                                  RANK_TYPE *ranks) {                                                                  \
+        const uint32_t first = words[0], second = c->count > 1 ? words[1] : 0, gone = c->missing_left ? 0 : 1;         \
+        if (c->count > 2) {                                                                                            \
+            for (int r = 0; r < CF_TREE_ROWS; r++) ranks[r] = (RANK_TYPE)is_outside(c, words, categories[r]);          \
+            return;                                                                                                    \
+        }                                                                                                              \
+        for (int r = 0; r < CF_TREE_ROWS; r++) {                                                                       \
+            const uint32_t category = categories[r], word = category < 32 ? first : category < 64 ? second : 0;        \
+            const uint32_t outside = ~(word >> (category & 31)) & 1;                                                   \
+            ranks[r] = (RANK_TYPE)(category == CF_MISSING_CATEGORY ? gone : outside);                                  \
         }                                                                                                              \
     }                                                                                                                  \
     static void NAME##_rows(const cf_trees *t, const cf_trees_data *d, const float *x, int64_t rows,                   \
                             RANK_TYPE *ranks) {                                                                        \
+        uint32_t categories[CF_TREE_ROWS] = {0};                                                                       \
         for (int64_t c = 0; c < t->columns; c++, ranks += CF_TREE_ROWS) {                                              \
             const cf_tree_column *column = d->columns + c;                                                             \
+            if (column->categories) {                                                                                  \
+                const int known = c > 0 && same_categories(column, column - 1);                                        \
+                for (int64_t row = 0; row < rows && !known; row++) {                                                   \
+                    categories[row] = find_category(column, x[row * t->features + column->feature]);                   \
+                }                                                                                                      \
+                NAME##_categories(column, (const uint32_t *)(const void *)(d->thresholds + column->thresholds),        \
+                                  categories, ranks);                                                                  \
+                continue;                                                                                              \
+            }                                                                                                          \
             for (int64_t row = 0; row < rows; row += CF_RANKED) {                                                      \
                 float values[CF_RANKED];                                                                               \
                 int32_t below[CF_RANKED] = {0};                                                                        \
                 for (int64_t i = 0; i < CF_RANKED; i++) {                                                              \
                     const int64_t at = row + i < rows ? row + i : row;                                                 \
                     values[i] = x[at * t->features + column->feature];                                                 \
-                }                                                                                                      \
-                if (column->categories) {                                                                              \
-                    for (int i = 0; i < CF_RANKED; i++) ranks[row + i] = NAME##_value(d, column, values[i], 0);        \
-                    continue;                                                                                          \
                 }                                                                                                      \
                 search(d->thresholds + column->thresholds, column->count, values, below);                              \
                 const int32_t absent = column->missing_left ? 0 : MOST, zero = column->missing == CF_MISSING_ZERO;     \

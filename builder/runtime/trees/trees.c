@@ -12,7 +12,7 @@ typedef struct {
     const cf_trees *trees;
     const cf_trees_data *data;
     int64_t rows;
-    void *ranks;     /* [columns][CF_TREE_ROWS] */
+    void *ranks;     /* [columns][CF_TREE_ROWS], or of up to CF_WALKED_ROWS [rows][columns] */
     row_mask *masks; /* for each slot of the largest small tree */
     void *sums;      /* [outputs][CF_TREE_ROWS] */
     int32_t *indices; /* [rows][trees], or NULL */
@@ -76,8 +76,8 @@ INLINE const void *find_slots(const int wide, const row_block *b, const cf_tree 
 /* Adds the leaves of one row in up to CF_WALKS trees of one kind. */
 INLINE void walk_trees(const int words, const int wide, const row_block *b, const cf_tree *tree, int64_t count,
                        int64_t row) {
-    const uint8_t *ranks = (const uint8_t *)b->ranks + row * (words ? 2 : 1);
-    cf_walk walk = {.stride = CF_TREE_ROWS};
+    const uint8_t *ranks = (const uint8_t *)b->ranks + row * b->trees->columns * (words ? 2 : 1);
+    cf_walk walk;
     int32_t leaves[CF_WALKS];
     for (int64_t i = 0; i < CF_WALKS; i++) {
         walk.slots[i] = find_slots(wide, b, tree + (i < count ? i : 0));
@@ -171,9 +171,9 @@ static void run_block(void *argument, int64_t task, uint32_t thread) {
     }
     for (int64_t i = 0; i < b.rows && b.rows <= CF_WALKED_ROWS; i++) {
         if (t->words) {
-            rank_words_row(t, plan->data, x + i * t->features, (uint16_t *)b.ranks + i);
+            rank_words_row(t, plan->data, x + i * t->features, (uint16_t *)b.ranks + i * t->columns);
         } else {
-            rank_bytes_row(t, plan->data, x + i * t->features, (uint8_t *)b.ranks + i);
+            rank_bytes_row(t, plan->data, x + i * t->features, (uint8_t *)b.ranks + i * t->columns);
         }
     }
     if (t->words) {

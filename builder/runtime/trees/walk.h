@@ -13,11 +13,10 @@ enum {
     CF_LARGE_WALKS = 32 /* of rows in one large tree, whose slots come from caches that are farther away */
 };
 
-/* A row in a tree: the tree's slots, and the row's ranks, each `stride` elements from the last. */
+/* A row in each tree: the tree's slots, and the row's ranks. */
 typedef struct {
     const void *slots[CF_WALKS];
     const void *ranks[CF_WALKS];
-    int64_t stride;
 } cf_walk;
 
 INLINE uint32_t rank_at(const int words, const void *ranks, int64_t at) {
@@ -41,7 +40,7 @@ INLINE void walk_small(const int words, const int wide, const cf_walk *walk, int
                 memcpy(&narrow, (const cf_narrow_slot *)walk->slots[i] + at[i], sizeof narrow);
                 slot = narrow;
             }
-            const uint32_t rank = rank_at(words, walk->ranks[i], (int64_t)(slot & mask) * walk->stride);
+            const uint32_t rank = rank_at(words, walk->ranks[i], (int64_t)(slot & mask));
             const int right = rank > (slot >> bits & mask);
             const uint32_t next = (uint32_t)(slot >> (2 * bits + bits * right)) & mask;
             moved |= next ^ at[i];
@@ -60,7 +59,7 @@ INLINE void walk_large(const int words, const cf_walk *walk, int32_t *leaves) {
         inner = 0;
         UNROLL for (int i = 0; i < CF_WALKS; i++) {
             const cf_large_slot slot = ((const cf_large_slot *)walk->slots[i])[at[i]];
-            const uint32_t rank = rank_at(words, walk->ranks[i], slot.column * walk->stride);
+            const uint32_t rank = rank_at(words, walk->ranks[i], slot.column);
             int32_t goes = -(slot.next >= 0);
             KEEP(goes);
             at[i] = ((slot.next + (rank > slot.rank)) & goes) | (at[i] & ~goes);

@@ -51,20 +51,25 @@ INLINE void walk_small(const int words, const int wide, const cf_walk *walk, int
     UNROLL for (int i = 0; i < CF_WALKS; i++) slots[i] = (int32_t)at[i];
 }
 
+/* Takes a step of a walk down a large tree, of a row whose ranks are `stride` apart; -1, or 0 if it was at a leaf. */
+INLINE int32_t step_large(const int words, const cf_large_slot *slots, const void *ranks, int64_t stride, int64_t row,
+                          int32_t *at) {
+    const cf_large_slot slot = slots[*at];
+    const uint32_t rank = rank_at(words, ranks, slot.column * stride + row);
+    int32_t goes = -(slot.next >= 0);
+    KEEP(goes);
+    *at = ((slot.next + (rank > slot.rank)) & goes) | (*at & ~goes);
+    KEEP(*at);
+    return goes;
+}
+
 /* Finds the numbers of the leaves in large trees. */
 INLINE void walk_large(const int words, const cf_walk *walk, int32_t *leaves) {
-    int32_t at[CF_WALKS], inner = -1;
-    UNROLL for (int i = 0; i < CF_WALKS; i++) at[i] = 0;
+    int32_t at[CF_WALKS] = {0}, inner = -1;
     while (inner < 0) {
         inner = 0;
         UNROLL for (int i = 0; i < CF_WALKS; i++) {
-            const cf_large_slot slot = ((const cf_large_slot *)walk->slots[i])[at[i]];
-            const uint32_t rank = rank_at(words, walk->ranks[i], slot.column);
-            int32_t goes = -(slot.next >= 0);
-            KEEP(goes);
-            at[i] = ((slot.next + (rank > slot.rank)) & goes) | (at[i] & ~goes);
-            KEEP(at[i]);
-            inner |= goes;
+            inner |= step_large(words, walk->slots[i], walk->ranks[i], 1, 0, &at[i]);
         }
     }
     UNROLL for (int i = 0; i < CF_WALKS; i++) leaves[i] = ~((const cf_large_slot *)walk->slots[i])[at[i]].next;
@@ -76,13 +81,7 @@ INLINE void walk_rows(const int words, const cf_large_slot *slots, const void *r
     while (inner < 0) {
         inner = 0;
         UNROLL for (int i = 0; i < CF_LARGE_WALKS; i++) {
-            const cf_large_slot slot = slots[at[i]];
-            const uint32_t rank = rank_at(words, ranks, (int64_t)slot.column * CF_TREE_ROWS + i);
-            int32_t goes = -(slot.next >= 0);
-            KEEP(goes);
-            at[i] = ((slot.next + (rank > slot.rank)) & goes) | (at[i] & ~goes);
-            KEEP(at[i]);
-            inner |= goes;
+            inner |= step_large(words, slots, ranks, CF_TREE_ROWS, i, &at[i]);
         }
     }
     UNROLL for (int i = 0; i < CF_LARGE_WALKS; i++) leaves[i] = ~slots[at[i]].next;

@@ -46,49 +46,24 @@ class Framework:
     links: str | None = None
 
 
+def _make_framework(name: str, lock: str, size: str, reader: str, links: str | None = None) -> Framework:
+    """Return a framework whose processes load the module ``reader`` of this package."""
+    package = __name__.rpartition(".")[0]
+    return Framework(name, lock, size, (_JOBS, f"{package}.{reader}", f"{package}.jax_program"), links)
+
+
+_EXCHANGE = ("exchange.txt", "about 250 MB")
+"""The environment of formats that are files alone: their readers need NumPy and JAX, and their frameworks answer."""
+
 FRAMEWORKS: Mapping[Format, Framework] = {
-    "jax": Framework(
-        "JAX",
-        "jax.txt",
-        "about 140 MB",
-        (_JOBS, "builder.importers.frameworks.jax_model", "builder.importers.frameworks.jax_program"),
-    ),
-    "onnx": Framework(
-        "ONNX",
-        "exchange.txt",
-        "about 250 MB",
-        (_JOBS, "builder.importers.frameworks.onnx.onnx_model", "builder.importers.frameworks.jax_program"),
-    ),
-    "xgboost": Framework(
-        "XGBoost",
-        "exchange.txt",
-        "about 250 MB",
-        (_JOBS, "builder.importers.frameworks.tree_model", "builder.importers.frameworks.jax_program"),
-    ),
-    "lightgbm": Framework(
-        "LightGBM",
-        "exchange.txt",
-        "about 250 MB",
-        (_JOBS, "builder.importers.frameworks.tree_model", "builder.importers.frameworks.jax_program"),
-    ),
-    "sklearn": Framework(
-        "scikit-learn",
-        "exchange.txt",
-        "about 250 MB",
-        (_JOBS, "builder.importers.frameworks.sklearn_model", "builder.importers.frameworks.jax_program"),
-    ),
-    "tflite": Framework(
-        "LiteRT",
-        "exchange.txt",
-        "about 250 MB",
-        (_JOBS, "builder.importers.frameworks.tflite.tflite_model", "builder.importers.frameworks.jax_program"),
-    ),
-    "pytorch": Framework(
-        "PyTorch",
-        "torch.txt",
-        "about 350 MB",
-        (_JOBS, "builder.importers.frameworks.torch_model", "builder.importers.frameworks.jax_program"),
-        links="https://download.pytorch.org/whl/cpu/torch/",
+    "jax": _make_framework("JAX", "jax.txt", "about 140 MB", "jax_model"),
+    "onnx": _make_framework("ONNX", *_EXCHANGE, "onnx.onnx_model"),
+    "tflite": _make_framework("LiteRT", *_EXCHANGE, "tflite.tflite_model"),
+    "xgboost": _make_framework("XGBoost", *_EXCHANGE, "tree_model"),
+    "lightgbm": _make_framework("LightGBM", *_EXCHANGE, "tree_model"),
+    "sklearn": _make_framework("scikit-learn", *_EXCHANGE, "sklearn_model"),
+    "pytorch": _make_framework(
+        "PyTorch", "torch.txt", "about 350 MB", "torch_model", "https://download.pytorch.org/whl/cpu/torch/"
     ),
 }
 """The framework of each format that TensorFlow does not read."""

@@ -12,7 +12,7 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.utils import get_tags
 
 from builder.base.errors import ImportModelError
-from builder.importers.trees.ensemble import Ensemble, Missing, Transform, Tree, round_down
+from builder.importers.trees.ensemble import Ensemble, Missing, Transform, Tree, number_nodes, round_down
 
 _SINGLE = (
     trees.DecisionTreeClassifier,
@@ -111,7 +111,7 @@ def _make_tree(nodes: Mapping[str, Any], values: Any, missing: Missing) -> Tree:
     """Return the tree of scikit-learn's ``nodes``, in which leaves have numbers among the other ones."""
     leaf = np.asarray(nodes["leaf"], bool)
     inner = np.flatnonzero(~leaf)
-    numbers = np.where(leaf, ~(np.cumsum(leaf) - 1), np.cumsum(~leaf) - 1)
+    numbers = number_nodes(leaf)
     return Tree(
         nodes["feature"][inner].astype(np.int32),
         round_down(nodes["threshold"][inner]),

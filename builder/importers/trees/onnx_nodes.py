@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from builder.importers.trees.ensemble import Ensemble, Missing, Tree, round_down
 
 _LEAF, _EQUAL = "LEAF", "BRANCH_EQ"
 _OPPOSITE = {"BRANCH_GT": "BRANCH_LEQ", "BRANCH_GTE": "BRANCH_LT", "BRANCH_NEQ": _EQUAL}
-_MODES = {_LEAF, _EQUAL, "BRANCH_LEQ", "BRANCH_LT", "BRANCH_MEMBER", *_OPPOSITE}
+_MODES = {_LEAF, _EQUAL, "BRANCH_LEQ", "BRANCH_LT", *_OPPOSITE}
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,8 +25,8 @@ class OnnxNodes:
     """The nodes of all trees; the first one of a tree is its root.
 
     ``trees`` and ``numbers`` name a node; ``trues`` and ``falses`` are the numbers of its children. ``values``: float64
-    [nodes], what a feature is compared with. ``members``: of a node of the mode BRANCH_MEMBER, all such values.
-    ``tracks``: whether NaN goes to the true child whatever the comparison says; it may be empty.
+    [nodes], what a feature is compared with. ``tracks``: whether NaN goes to the true child whatever the comparison
+    says; it may be empty.
     """
 
     trees: Sequence[int]
@@ -37,7 +37,6 @@ class OnnxNodes:
     trues: Sequence[int]
     falses: Sequence[int]
     tracks: Sequence[int]
-    members: Mapping[int, tuple[float, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,9 +84,9 @@ def read_onnx_trees(
         tiny = np.finfo(np.float64).tiny
         thresholds = np.where(np.abs(thresholds) < tiny, np.where(thresholds < 0, -tiny, 0), thresholds)
     ordered = [i for i in branches if modes[i] in ("BRANCH_LEQ", "BRANCH_LT")]
-    sets = {i: nodes.members.get(i, (float(nodes.values[i]),)) for i in branches if i not in set(ordered)}
-    cuts = _collect_values(nodes.features, {i: (float(thresholds[i]),) for i in ordered}) if dtype == "float64" else {}
-    equal = _collect_values(nodes.features, sets)
+    unordered = [i for i in branches if modes[i] == _EQUAL]
+    cuts = _collect_values(nodes.features, thresholds, ordered) if dtype == "float64" else {}
+    equal = _collect_values(nodes.features, nodes.values, unordered)
     columns = np.array(nodes.features, np.int32)
     if cuts:
         numbers = {feature: number for number, feature in enumerate(cuts)}
@@ -99,10 +98,10 @@ def read_onnx_trees(
     first = len(cuts) if dtype == "float64" else features
     places = {feature: first + number for number, feature in enumerate(equal)}
     categories = {}
-    for i, values in sets.items():
+    for i in unordered:
         feature = nodes.features[i]
         columns[i] = places[feature]
-        categories[i] = frozenset(np.searchsorted(equal[feature], np.array(values, np.float64)).tolist())
+        categories[i] = frozenset({int(np.searchsorted(equal[feature], nodes.values[i]))})
     trees = _link_nodes(nodes, columns, round_down(thresholds), categories)
     grouped, groups = _place_leaves(nodes, weights, trees)
     names = tuple(f"f{i}" for i in range(first + len(equal)))
@@ -112,11 +111,13 @@ def read_onnx_trees(
     return OnnxTrees(ensemble, tuple(cuts.items()), tuple(equal.items()))
 
 
-def _collect_values(features: Sequence[int], values: Mapping[int, tuple[float, ...]]) -> dict[int, NDArray[np.float64]]:
-    """Return the sorted values by feature, for values by node."""
+def _collect_values(
+    features: Sequence[int], values: NDArray[np.floating[Any]], nodes: Sequence[int]
+) -> dict[int, NDArray[np.float64]]:
+    """Return the sorted values by feature, of those that ``nodes`` have."""
     sets: dict[int, set[float]] = {}
-    for node, some in values.items():
-        sets.setdefault(features[node], set()).update(some)
+    for node in nodes:
+        sets.setdefault(features[node], set()).add(float(values[node]))
     return {feature: np.array(sorted(own), np.float64) for feature, own in sets.items()}
 
 

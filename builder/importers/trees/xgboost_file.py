@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from builder.base.errors import ImportModelError
-from builder.importers.trees.ensemble import Ensemble, Missing, Transform, Tree
+from builder.importers.trees.ensemble import Ensemble, Missing, Transform, Tree, number_nodes
 from builder.importers.trees.ubjson import read_ubjson
 
 _TRANSFORMS: dict[str, Transform] = {
@@ -105,7 +105,7 @@ def _read_tree(tree: Mapping[str, Any], weight: np.float32) -> Tree:
     lefts, rights = (np.asarray(tree[name], np.int64) for name in ("left_children", "right_children"))
     conditions = np.asarray(tree["split_conditions"], np.float32)
     is_leaf = lefts < 0
-    numbers = np.where(is_leaf, ~(np.cumsum(is_leaf) - 1), np.cumsum(~is_leaf) - 1)
+    numbers = number_nodes(is_leaf)
     inner = np.flatnonzero(~is_leaf)
     right_sets = _read_categories(tree)
     swapped = np.array([node in right_sets for node in inner], bool)

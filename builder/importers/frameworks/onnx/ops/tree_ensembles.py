@@ -102,7 +102,6 @@ def _read_nodes(attributes: Mapping[str, Any]) -> OnnxNodes:
         attributes["nodes_truenodeids"],
         attributes["nodes_falsenodeids"],
         attributes.get("nodes_missing_value_tracks_true", ()),
-        {},
     )
 
 

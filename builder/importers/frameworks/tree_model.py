@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,8 +29,9 @@ def open_tree_model(path: Path, form: Format) -> FrameworkModel:
 
     Its feed is a float32 table; its fetch the probabilities of classes, or a prediction [batch, outputs].
     """
-    read, answer = (read_xgboost, _answer_by_xgboost) if form == "xgboost" else (read_lightgbm, _answer_by_lightgbm)
+    read, load = (read_xgboost, _load_xgboost) if form == "xgboost" else (read_lightgbm, _load_lightgbm)
     ensemble = read(path.read_bytes())
+    load_once = functools.cache(functools.partial(load, path))  # Only a process that answers loads the framework.
     classes = len(ensemble.bases) + (ensemble.transform == "sigmoid" and len(ensemble.bases) == 1)
     classifies = ensemble.transform in _ENDINGS and classes > 1
     name = PROBABILITIES if classifies else PREDICTION
@@ -44,21 +48,22 @@ def open_tree_model(path: Path, form: Format) -> FrameworkModel:
     return FrameworkModel(
         ports,
         lambda: lambda x: [transform_sums(ensemble, add_leaves(ensemble, x))],
-        lambda feeds: [_shape_answer(answer(path, feeds[0]), ports.fetches[0])],
+        lambda feeds: [_shape_answer(load_once()(feeds[0]), ports.fetches[0])],
         samples={FEED: draw_rows(ensemble, _SAMPLES)},
     )
 
 
-def _shape_answer(answer: Array, fetch: PortInfo) -> Array:
+def _shape_answer(answer: Any, fetch: PortInfo) -> Array:
     """Return the framework's answer with a column for each output, and for both classes."""
     assert fetch.shape
-    columns = answer.reshape(len(answer), -1)
+    columns = np.asarray(answer).reshape(len(answer), -1)
     if columns.shape[1] < (fetch.shape[1] or 0):
         columns = np.concatenate([1 - columns, columns], 1)
     return columns.astype(fetch.dtype)
 
 
-def _answer_by_xgboost(path: Path, rows: Array) -> Array:
+def _load_xgboost(path: Path) -> Callable[[Array], Any]:
+    """Return a function to XGBoost's own answers."""
     import xgboost
 
     learner = parse_learner(path.read_bytes())
@@ -67,10 +72,11 @@ def _answer_by_xgboost(path: Path, rows: Array) -> Array:
         booster.set_param({"objective": "multi:softprob"})
     best = find_best_iteration(learner)
     used = (0, 0 if best is None else best + 1)
-    return np.asarray(booster.inplace_predict(rows, iteration_range=used, validate_features=False))
+    return functools.partial(booster.inplace_predict, iteration_range=used, validate_features=False)
 
 
-def _answer_by_lightgbm(path: Path, rows: Array) -> Array:
+def _load_lightgbm(path: Path) -> Callable[[Array], Any]:
+    """Return a function to LightGBM's own answers."""
     import lightgbm
 
-    return np.asarray(lightgbm.Booster(model_file=path).predict(rows, num_threads=1))
+    return functools.partial(lightgbm.Booster(model_file=path).predict, num_threads=1)

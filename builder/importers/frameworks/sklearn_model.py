@@ -60,7 +60,7 @@ def open_sklearn(path: Path, trust: bool) -> FrameworkModel:
         origin=f"read by scikit-learn {sklearn.__version__}",
     )
     return FrameworkModel(
-        ports, lambda: lambda x: [_run(model, fetch, x)], lambda feeds: [_answer(model, fetch, feeds[0])],
+        ports, lambda: lambda x: [_run(model, fetch, x)], lambda feeds: [_answer_rows(model, fetch, feeds[0])],
         samples={FEED: draw_inputs(model, features)},
     )  # fmt: skip
 
@@ -120,7 +120,7 @@ def _run(model: Any, fetch: str, x: Any) -> Any:
     return run_method(model, _METHODS[fetch], jnp.asarray(x, jnp.float64))
 
 
-def _answer(model: Any, fetch: str, rows: Array) -> Array:
+def _answer_rows(model: Any, fetch: str, rows: Array) -> Array:
     """Return scikit-learn's own answer [rows, columns]."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # It wants names for the columns.
@@ -132,6 +132,6 @@ def _answer(model: Any, fetch: str, rows: Array) -> Array:
 def _takes_missing(model: Any, fetch: str) -> bool:
     """Return whether NaN is a missing value to ``model``, rather than a mistake or a number."""
     try:
-        return not np.isnan(_answer(model, fetch, np.full((1, model.n_features_in_), np.nan))).any()
+        return not np.isnan(_answer_rows(model, fetch, np.full((1, model.n_features_in_), np.nan))).any()
     except ValueError:
         return False

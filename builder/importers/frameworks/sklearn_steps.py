@@ -67,35 +67,35 @@ def _run_trees(model: Any, x: Any) -> Any:
     return transform_sums(ensemble, add_leaves(ensemble, x.astype(np.float32)))
 
 
-def _decide(model: Any, x: Any) -> Any:
+def _compute_sums(model: Any, x: Any) -> Any:
     """Return the sums [rows, outputs] of a linear model."""
     return x @ np.atleast_2d(model.coef_).T + model.intercept_
 
 
-def _spread(scores: Any) -> Any:
+def _spread_scores(scores: Any) -> Any:
     """Return a score for each class where a single one is that of the second class."""
     return jnp.concatenate([-scores, scores], 1) if scores.shape[1] == 1 else scores
 
 
-def _complement(ones: Any) -> Any:
+def _complete_probabilities(ones: Any) -> Any:
     return jnp.concatenate([1 - ones, ones], 1) if ones.shape[1] == 1 else ones
 
 
 def _run_logistic(model: Any, x: Any) -> Any:
-    sums = _decide(model, x)
-    return _complement(jax.nn.sigmoid(sums)) if sums.shape[1] == 1 else jax.nn.softmax(sums, 1)
+    sums = _compute_sums(model, x)
+    return _complete_probabilities(jax.nn.sigmoid(sums)) if sums.shape[1] == 1 else jax.nn.softmax(sums, 1)
 
 
 def _run_sgd(model: Any, x: Any) -> Any:
     if model.loss != "log_loss":
         raise ImportModelError(f"SGDClassifier with loss={model.loss!r} has no probabilities that are read: train it "
                                'with loss="log_loss".')  # fmt: skip
-    ones = jax.nn.sigmoid(_decide(model, x))
-    return _complement(ones) if ones.shape[1] == 1 else ones / ones.sum(1, keepdims=True)
+    ones = jax.nn.sigmoid(_compute_sums(model, x))
+    return _complete_probabilities(ones) if ones.shape[1] == 1 else ones / ones.sum(1, keepdims=True)
 
 
 def _run_generalised(model: Any, x: Any) -> Any:
-    sums = _decide(model, x)
+    sums = _compute_sums(model, x)
     return jnp.exp(sums) if type(model._base_loss.link).__name__ == "LogLink" else sums
 
 
@@ -134,14 +134,14 @@ def _run_network(model: Any, x: Any) -> Any:
         x = _ACTIVATIONS[model.activation](x @ weights + bias)
     if model.out_activation_ not in _ACTIVATIONS:
         raise ImportModelError(f"{type(model).__name__} with loss={model.loss!r} is not supported.")
-    return _complement_network(model, _ACTIVATIONS[model.out_activation_](x @ last[0] + last[1]))
+    return _complete_network(model, _ACTIVATIONS[model.out_activation_](x @ last[0] + last[1]))
 
 
-def _complement_network(model: Any, answers: Any) -> Any:
-    return _complement(answers) if hasattr(model, "classes_") else answers
+def _complete_network(model: Any, answers: Any) -> Any:
+    return _complete_probabilities(answers) if hasattr(model, "classes_") else answers
 
 
-def _scale(model: Any, x: Any) -> Any:
+def _scale_columns(model: Any, x: Any) -> Any:
     x = x if model.mean_ is None or not model.with_mean else x - model.mean_
     return x if model.scale_ is None or not model.with_std else x / model.scale_
 
@@ -156,13 +156,13 @@ def _scale_robust(model: Any, x: Any) -> Any:
     return x / model.scale_ if model.with_scaling else x
 
 
-def _normalise(model: Any, x: Any) -> Any:
+def _normalise_rows(model: Any, x: Any) -> Any:
     orders = {"l1": 1, "l2": 2, "max": np.inf}
     norms = jnp.linalg.norm(x, orders[model.norm], 1, keepdims=True)
     return x / jnp.where(norms == 0, 1, norms)
 
 
-def _impute(model: Any, x: Any) -> Any:
+def _impute_values(model: Any, x: Any) -> Any:
     if model.add_indicator or not isinstance(model.missing_values, float) or not np.isnan(model.missing_values):
         raise ImportModelError("SimpleImputer is read without add_indicator, and for NaN as the missing value.")
     statistics = np.asarray(model.statistics_, np.float64)
@@ -171,7 +171,7 @@ def _impute(model: Any, x: Any) -> Any:
     return jnp.where(jnp.isnan(x), statistics[kept], x)
 
 
-def _project(model: Any, x: Any) -> Any:
+def _project_rows(model: Any, x: Any) -> Any:
     x = (x - model.mean_) @ model.components_.T
     least = np.finfo(np.float64).eps
     return x / np.maximum(np.sqrt(model.explained_variance_), least) if model.whiten else x
@@ -194,7 +194,7 @@ def _transform_columns(model: Any, x: Any) -> Any:
     return jnp.concatenate(parts, 1)
 
 
-def _unite(model: Any, x: Any) -> Any:
+def _unite_transformers(model: Any, x: Any) -> Any:
     weights = model.transformer_weights or {}
     kept = [(name, transformer) for name, transformer in model.transformer_list if transformer != "drop"]
     return jnp.concatenate([run_method(step, "transform", x) * weights.get(name, 1) for name, step in kept], 1)
@@ -233,13 +233,13 @@ _METHODS: Mapping[str, Mapping[type, Step]] = {
         neural_network.MLPClassifier: _run_network,
     },
     "decision_function": {
-        **{kind: lambda model, x: _spread(_decide(model, x)) for kind in _LINEAR_CLASSIFIERS},
+        **{kind: lambda model, x: _spread_scores(_compute_sums(model, x)) for kind in _LINEAR_CLASSIFIERS},
         svm.SVC: score_by_vectors,
         svm.NuSVC: score_by_vectors,
     },
     "predict": {
         **{kind: _run_trees for kind in ENSEMBLES if not hasattr(kind, "predict_proba")},
-        **dict.fromkeys(_LINEAR_REGRESSORS, _decide),
+        **dict.fromkeys(_LINEAR_REGRESSORS, _compute_sums),
         linear_model.PoissonRegressor: _run_generalised,
         linear_model.GammaRegressor: _run_generalised,
         linear_model.TweedieRegressor: _run_generalised,
@@ -250,16 +250,16 @@ _METHODS: Mapping[str, Mapping[type, Step]] = {
     },
     "transform": {
         compose.ColumnTransformer: _transform_columns,
-        pipeline.FeatureUnion: _unite,
-        preprocessing.StandardScaler: _scale,
+        pipeline.FeatureUnion: _unite_transformers,
+        preprocessing.StandardScaler: _scale_columns,
         preprocessing.MinMaxScaler: _scale_range,
         preprocessing.MaxAbsScaler: lambda model, x: x / model.scale_,
         preprocessing.RobustScaler: _scale_robust,
-        preprocessing.Normalizer: _normalise,
+        preprocessing.Normalizer: _normalise_rows,
         preprocessing.Binarizer: lambda model, x: (x > model.threshold).astype(x.dtype),
         preprocessing.PolynomialFeatures: _make_polynomials,
-        impute.SimpleImputer: _impute,
-        decomposition.PCA: _project,
+        impute.SimpleImputer: _impute_values,
+        decomposition.PCA: _project_rows,
         decomposition.TruncatedSVD: lambda model, x: x @ model.components_.T,
         cluster.KMeans: _measure_distances,
         cluster.MiniBatchKMeans: _measure_distances,

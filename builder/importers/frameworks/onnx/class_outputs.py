@@ -1,4 +1,4 @@
-"""What a classifier's outputs are to callers: probabilities and the names of classes, in the place of labels and maps.
+"""Outputs of classifiers as callers get them: probabilities and the names of classes, instead of labels and maps.
 
 Converters write two outputs: a label, and its probabilities as a table or, after ZipMap, as a list of maps.
 """
@@ -40,24 +40,24 @@ def find_class_outputs(graph: Any, makers: Mapping[str, NodeProto]) -> ClassOutp
         return ClassOutputs()
     label, scores = (value.name for value in graph.output)
     names: tuple[str, ...] = ()
-    value = _follow(label, makers, _MOVES)
+    value = _follow_moves(label, makers, _MOVES)
     maker = makers.get(value)
     if maker is not None and maker.op_type == "ArrayFeatureExtractor":
         known = {tensor.name: tensor for tensor in graph.initializer}
         if maker.input[0] not in known:
             return ClassOutputs()
         names = tuple(_describe_label(item) for item in numpy_helper.to_array(known[maker.input[0]]).reshape(-1))
-        value = _follow(maker.input[1], makers, _MOVES)
+        value = _follow_moves(maker.input[1], makers, _MOVES)
         maker = makers.get(value)
     if maker is None or maker.op_type not in _CLASSIFIERS | {"ArgMax"}:
         return ClassOutputs()
     if maker.op_type == "ArgMax":
-        highest = _follow(maker.input[0], makers, {"Cast", "Identity"})
-        reached = _reaches(scores, highest, makers)
+        highest = _follow_moves(maker.input[0], makers, {"Cast", "Identity"})
+        reached = _reaches_source(scores, highest, makers)
         return ClassOutputs(names, label, scores, reached) if names else ClassOutputs()
     attributes = {attribute.name: read_attribute(attribute) for attribute in maker.attribute}
     names = tuple(next(map(str, value) for key, value in attributes.items() if key.startswith("classlabels")))
-    derived = _takes_highest(maker.op_type, attributes, len(names)) and _reaches(scores, maker.output[1], makers)
+    derived = _takes_highest(maker.op_type, attributes, len(names)) and _reaches_source(scores, maker.output[1], makers)
     return ClassOutputs(names, label, scores, derived)
 
 
@@ -76,13 +76,13 @@ def _takes_highest(operator: str, attributes: Mapping[str, Any], classes: int) -
     return False  # Support vector machines vote.
 
 
-def _follow(value: str, makers: Mapping[str, NodeProto], transparent: set[str]) -> str:
+def _follow_moves(value: str, makers: Mapping[str, NodeProto], transparent: set[str]) -> str:
     while value in makers and makers[value].op_type in transparent:
         value = makers[value].input[0]
     return value
 
 
-def _reaches(value: str, source: str, makers: Mapping[str, NodeProto]) -> bool:
+def _reaches_source(value: str, source: str, makers: Mapping[str, NodeProto]) -> bool:
     while value != source and value in makers and makers[value].op_type in _KEEP_ORDER:
         value = makers[value].input[0]
     return value == source

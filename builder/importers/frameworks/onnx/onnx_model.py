@@ -123,7 +123,7 @@ def _open_session(path: Path) -> Any:
 
 def _read_result(value: Any, classes: ClassOutputs) -> Any:
     """Return an output as an array: a label that is a text as the number of its class, int64."""
-    return value.recode(classes.names).astype(np.int64) if isinstance(value, TextCodes) else jnp.asarray(value)
+    return value.recode_texts(classes.names).astype(np.int64) if isinstance(value, TextCodes) else jnp.asarray(value)
 
 
 def _list_ports(values: Sequence[Any], file: str, classes: ClassOutputs | None = None) -> tuple[PortInfo, ...]:

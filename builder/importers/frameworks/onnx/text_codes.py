@@ -31,17 +31,17 @@ class TextCodes:
         """Return for each text its value in ``table``, or ``default``."""
         for texts in self.compared:
             texts.update(table)
-        return self._take(table, default, dtype)
+        return self._take_values(table, default, dtype)
 
-    def recode(self, texts: Sequence[str]) -> Any:
+    def recode_texts(self, texts: Sequence[str]) -> Any:
         """Return the codes of the same texts among ``texts``."""
         return self.look_up({text: number for number, text in enumerate(texts)}, -1, np.int32)
 
-    def extend(self, texts: Sequence[str]) -> Any:
+    def extend_texts(self, texts: Sequence[str]) -> Any:
         """Return the codes among ``texts``, which have all that the array's own have."""
-        return self._take({text: number for number, text in enumerate(texts)}, -1, np.int32)
+        return self._take_values({text: number for number, text in enumerate(texts)}, -1, np.int32)
 
-    def _take(self, table: Mapping[str, Any], default: Any, dtype: Any) -> Any:
+    def _take_values(self, table: Mapping[str, Any], default: Any, dtype: Any) -> Any:
         values = np.array([*(table.get(text, default) for text in self.texts), default], dtype)
         known = (self.codes >= 0) & (self.codes < len(self.texts))
         return jnp.asarray(values)[jnp.where(known, self.codes, len(self.texts))]

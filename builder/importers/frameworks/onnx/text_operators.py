@@ -39,13 +39,13 @@ def compute_on_texts(
         first, second = values if values[0].compared else reversed(values)
         if second.compared:
             raise ValueError("it compares two inputs that are strings, which is not supported")
-        return first.recode(second.texts) == second.codes
+        return first.recode_texts(second.texts) == second.codes
     if name not in _MOVES:
         raise ValueError("it reads strings, which is not supported; see `coldforge docs onnx`")
     arrays = [value for value in values if isinstance(value, TextCodes)]
     texts = tuple(dict.fromkeys(text for array in arrays for text in array.texts))
     compared = tuple({id(texts): texts for array in arrays for texts in array.compared}.values())
-    codes = [value.extend(texts) if isinstance(value, TextCodes) else value for value in values]
+    codes = [value.extend_texts(texts) if isinstance(value, TextCodes) else value for value in values]
     results = compute(*codes, **attributes)
     if isinstance(results, (list, tuple)):
         return [TextCodes(result, texts, compared) for result in results]

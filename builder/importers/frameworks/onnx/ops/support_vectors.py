@@ -34,7 +34,7 @@ def regress_linearly(
     post_transform: str = "NONE",
 ) -> Value:
     """Return the products of rows and coefficients, with the intercepts, [rows, targets]."""
-    return transform_scores(_multiply(x, coefficients, intercepts, targets), post_transform)
+    return transform_scores(_multiply_rows(x, coefficients, intercepts, targets), post_transform)
 
 
 @OPS.define("LinearClassifier", domain=_ML)
@@ -52,7 +52,7 @@ def classify_linearly(
     del multi_class
     labels = classlabels_strings or classlabels_ints
     count = len(intercepts) or len(labels)
-    scores = _multiply(x, coefficients, intercepts, count)
+    scores = _multiply_rows(x, coefficients, intercepts, count)
     if count > 1:
         return make_labels(jnp.argmax(scores, 1), labels), transform_scores(scores, post_transform)
     chosen = make_labels((scores[:, 0] > 0).astype(np.int32), labels if len(labels) == 2 else (0, 1))
@@ -130,7 +130,7 @@ def classify_by_vectors(
     return chosen, jnp.concatenate([first, transform_scores(scores, post_transform)], 1)
 
 
-def _multiply(x: Value, coefficients: Sequence[float], intercepts: Sequence[float], count: int) -> Value:
+def _multiply_rows(x: Value, coefficients: Sequence[float], intercepts: Sequence[float], count: int) -> Value:
     rows = jnp.atleast_2d(jnp.asarray(x).astype(np.float32))
     sums = rows @ np.array(coefficients, np.float32).reshape(count, -1).T
     return sums + np.array(intercepts, np.float32) if intercepts else sums

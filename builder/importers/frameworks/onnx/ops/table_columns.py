@@ -91,7 +91,7 @@ def encode_categories(
     """
     del zeros
     if isinstance(x, TextCodes):
-        places = x.recode(cats_strings)
+        places = x.recode_texts(cats_strings)
         return (places[..., None] == np.arange(len(cats_strings))).astype(np.float32)
     known = np.array(cats_int64s, np.int64)
     last = np.array([known.tolist().index(value) == i for i, value in enumerate(known.tolist())])

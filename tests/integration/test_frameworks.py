@@ -25,6 +25,7 @@ from builder.importers.graph import FrozenGraph
 from builder.package.bundle import Bundle
 from tests.conftest import ROOT
 from tests.support.days import today
+from tests.support.framework_scripts import run_script
 from tests.support.models import empty_project
 from tests.support.needs import missing
 from tests.support.results import printed
@@ -219,13 +220,7 @@ def write_quantised(path: Path) -> Path:
     ],
 )
 def test_cases_agree_with_their_framework(form: Format, script: str, printed_last: str) -> None:
-    python = ensure_environment(FRAMEWORKS[form], print) / "bin" / "python"
-    variables = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
-    command = [python, NETWORKS / script]
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE, text=True, timeout=600, check=True, env=os.environ | variables
-    )
-    assert done.stdout == printed_last
+    assert run_script(form, script) == printed_last
 
 
 @pytest.fixture(scope="module")

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from builder.cli import main
-from builder.importers.frameworks.framework_environment import FRAMEWORKS, ensure_environment
 from builder.package.bundle import Bundle
 from handler.budget import RequestLimits
 from handler.errors import make_refusal
 from handler.model import Model
 from handler.protocols import predict
 from handler.server import Invocation, Server
-from tests.conftest import ROOT
+from tests.support.framework_scripts import run_script
 from tests.support.models import empty_project
 
 pytestmark = [pytest.mark.integration, pytest.mark.network, pytest.mark.full]
@@ -26,11 +23,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.network, pytest.mark.full]
 
 def test_models_that_skl2onnx_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them answer as ONNX Runtime, and the function does for rows of numbers and strings, known or not."""
-    python = ensure_environment(FRAMEWORKS["onnx"], print) / "bin" / "python"
-    command = [python, ROOT / "tests" / "support" / "frameworks" / "sklearn_onnx_cases.py", tmp_path]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=600, check=True, env=environment)
-    assert done.stdout == "25 of 25 agree\n"
+    assert run_script("onnx", "sklearn_onnx_cases.py", tmp_path) == "25 of 25 agree\n"
 
     project = empty_project(tmp_path, monkeypatch)
     (tmp_path / "model.toml").write_text('[model]\nsource = "one-hot-columns.onnx"\nname = "columns"\nbatch = [1, 4]\n')

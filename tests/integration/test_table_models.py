@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from builder.base.errors import ImportModelError
 from builder.cli import main
-from builder.importers.frameworks.framework_environment import FRAMEWORKS, ensure_environment
-from tests.conftest import ROOT
-from tests.integration.test_frameworks import NETWORKS, assert_builds
+from tests.integration.test_frameworks import assert_builds
+from tests.support.framework_scripts import run_script
 
 pytestmark = [pytest.mark.integration, pytest.mark.network, pytest.mark.full]
 
@@ -20,14 +17,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.network, pytest.mark.full]
 @pytest.fixture(scope="module")
 def tree_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with what ``tree_model_cases`` leaves; the sums of all its files are the frameworks' own."""
-    python = ensure_environment(FRAMEWORKS["xgboost"], print) / "bin" / "python"
     folder = tmp_path_factory.mktemp("trees")
-    variables = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
-    command = [python, NETWORKS / "tree_model_cases.py", folder]
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE, text=True, check=True, timeout=600, env=os.environ | variables
-    )
-    assert done.stdout == "25 of 25 agree\n"
+    assert run_script("xgboost", "tree_model_cases.py", folder) == "25 of 25 agree\n"
     return folder
 
 
@@ -43,11 +34,8 @@ def test_an_ensemble_of_trees(tree_models: Path, name: str, tmp_path: Path, monk
 @pytest.fixture(scope="module")
 def sklearn_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with what ``sklearn_cases`` leaves."""
-    python = ensure_environment(FRAMEWORKS["sklearn"], print) / "bin" / "python"
     folder = tmp_path_factory.mktemp("sklearn")
-    variables = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
-    command = [python, NETWORKS / "sklearn_cases.py", folder]
-    subprocess.run(command, check=True, timeout=600, env=os.environ | variables)
+    run_script("sklearn", "sklearn_cases.py", folder)
     return folder
 
 

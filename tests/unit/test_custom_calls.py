@@ -23,7 +23,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 SHAPES = {
     NMS: ("9x4", "9", "5", "5", ""),
     COMBINED_NMS: ("2x9x1x4", "2x9x3", "2x5x4", "2x5", "2x5", "2"),
-    TREE_SUMS: ("5x3", "2x6", "8", "1x5", "8", "0x2", "2x1", "2", "5x2"),
+    TREE_SUMS: ("5x3", "2x7", "8", "1x5", "8", "0x2", "2x1", "2", "5x2"),
 }
 DTYPES = {NMS: "ffifi", COMBINED_NMS: "fffffi", TREE_SUMS: "fiiibifff"}
 NAMES = {"f": "float32", "i": "int32", "b": "uint8"}
@@ -92,9 +92,9 @@ def test_another_text_is_refused(target: str, config: bytes) -> None:
         (COMBINED_NMS, ("2x2x1x4", "2x2x3", "2x5x4", "2x5", "2x5", "2")),
         (COMBINED_NMS, ("2x9x1x4", "2x9x3", "2x5x4", "2x6", "2x5", "2")),
         (COMBINED_NMS, ("2x9x1x4", "2x9x3", "2x5x4", "2x5", "2x5", "1")),
-        (TREE_SUMS, ("5x3", "2x6", "8", "1x5", "8", "0x2", "2x1", "2", "5x1")),
-        (TREE_SUMS, ("5x3", "2x5", "8", "1x5", "8", "0x2", "2x1", "2", "5x2")),
-        (TREE_SUMS, ("5x3", "2x6", "8", "1x5", "8", "0x1", "2x1", "2", "5x2")),
+        (TREE_SUMS, ("5x3", "2x7", "8", "1x5", "8", "0x2", "2x1", "2", "5x1")),
+        (TREE_SUMS, ("5x3", "2x6", "8", "1x5", "8", "0x2", "2x1", "2", "5x2")),
+        (TREE_SUMS, ("5x3", "2x7", "8", "1x5", "8", "0x1", "2x1", "2", "5x2")),
     ],
 )
 def test_other_shapes_are_refused(target: str, shapes: tuple[str, ...]) -> None:

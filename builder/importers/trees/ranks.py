@@ -3,9 +3,10 @@
 The rank of a value is the number of its column's thresholds below it, so that ``x <= thresholds[r]`` if and only if
 ``rank <= r``. A column is a feature together with what a missing value of it is: a missing value has the rank 0 where
 it goes left, and the largest where it goes right. A column of categories has the rank 0 for those that go left, 1 for
-all others. A feature with more thresholds than ranks has several columns, each with a part of them: a value beyond a
-part has the part's first or last rank. (RapidScorer: https://doi.org/10.1145/3219819.3219857 compares such ranks of
-many rows at once.)
+all others. Each set of categories is such a column, which may be thousands: their ranks are bits that are stored side
+by side for each category, so that one row of bits is all that a value needs. A feature with more thresholds than ranks
+has several columns, each with a part of them: a value beyond a part has the part's first or last rank. (RapidScorer:
+https://doi.org/10.1145/3219819.3219857 compares such ranks of many rows at once.)
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _TRUNCATED, _NOT_NEGATIVE = 1, 2
 class PackedTrees:
     """The arrays of ``cf_trees_data`` in runtime/trees/trees.h.
 
-    ``columns``: int32 [columns, 6]. ``thresholds``: the bits of float32 as int32, since compilers change those of a
+    ``columns``: int32 [columns, 7]. ``thresholds``: the bits of float32 as int32, since compilers change those of a
     signalling NaN, as a word of categories may be. ``trees``: int32 [trees, 5]. ``small``: uint8 [bytes], the slots of
     small trees, ``wide`` or not. ``large``: int32 [slots, 2]. ``leaves``: [leaves, width], and ``bases`` [outputs], of
     the ensemble's dtype. ``words``: whether a rank has two bytes.
@@ -111,18 +112,25 @@ def _rank_nodes(ensemble: Ensemble, most: int) -> tuple[NDArray[np.int32], NDArr
     begins = differs & (index % most == 0)
     ranked = np.empty((len(order), 2), np.int64)
     ranked[order] = np.column_stack([np.cumsum(begins) - 1, index % most])
+    sizes = np.array([*map(_measure_categories, sets)])[keys[3]]
+    described = np.stack([*keys[:3], sizes])
+    alike = ~first & (sizes > 0) & (described == np.roll(described, 1, axis=1)).all(0)
     columns: list[tuple[int, ...]] = []
     words: list[NDArray[np.uint32]] = [np.empty(0, np.uint32)]
     at = 0
-    for begin, end in itertools.pairwise([*np.flatnonzero(begins).tolist(), len(order)]):
+    for begin, end in itertools.pairwise([*np.flatnonzero(begins & ~alike).tolist(), len(order)]):
         feature, kind, left, number = keys[:, begin].tolist()
-        own = cuts[begin:end][differs[begin:end]]
-        values = _pack_categories(sets[number]) if number else _pad_thresholds(own)
-        of_categories = _TRUNCATED if ensemble.truncates else _NOT_NEGATIVE
-        columns.append((feature, kind, left, of_categories if number else 0, len(values), at))
+        if number:
+            own = [sets[i] for i in np.unique(keys[3, begin:end])]
+            compared = _TRUNCATED if ensemble.truncates else _NOT_NEGATIVE
+            count, values = _pack_categories(own, bool(left))
+            columns += [(feature, kind, left, compared, count, at, len(own))] * len(own)
+        else:
+            values = _pad_thresholds(cuts[begin:end][differs[begin:end]])
+            columns.append((feature, kind, left, 0, len(values), at, 1))
         words.append(values)
         at += len(values)
-    return np.array(columns, np.int32).reshape(-1, 6), np.concatenate(words).view(np.int32), ranked
+    return np.array(columns, np.int32).reshape(-1, 7), np.concatenate(words).view(np.int32), ranked
 
 
 def _key_nodes(ensemble: Ensemble) -> tuple[NDArray[np.int64], NDArray[np.float32], list[frozenset[int]]]:
@@ -135,12 +143,13 @@ def _key_nodes(ensemble: Ensemble) -> tuple[NDArray[np.int64], NDArray[np.float3
     kinds = np.array([_KINDS[kind] for tree in trees for kind in tree.missing], np.int64)
     features = np.concatenate([tree.features for tree in trees])
     lefts = np.concatenate([tree.missing_left for tree in trees]) & (kinds != _KINDS["none"])
-    sets: dict[frozenset[int], int] = {}
+    sets = sorted(dict.fromkeys(own for tree in trees for own in tree.categories.values()), key=_measure_categories)
+    numbers = {categories: number for number, categories in enumerate(sets, 1)}
     chosen = np.zeros(len(kinds), np.int64)
     begin = 0
     for tree in trees:
         for node, categories in tree.categories.items():
-            chosen[begin + node] = sets.setdefault(categories, len(sets) + 1)
+            chosen[begin + node] = numbers[categories]
         begin += len(tree.features)
     cuts = np.where(chosen > 0, np.float32(0), np.concatenate([tree.thresholds for tree in trees]))
     return np.stack([features, kinds, lefts, chosen]).astype(np.int64), cuts, [frozenset(), *sets]
@@ -152,12 +161,22 @@ def _pad_thresholds(thresholds: NDArray[np.float32]) -> NDArray[np.uint32]:
     return np.pad(thresholds, (0, size - len(thresholds)), constant_values=np.inf).view(np.uint32)
 
 
-def _pack_categories(categories: frozenset[int]) -> NDArray[np.uint32]:
-    """Return a bit for each category that goes left, 32 in a word."""
-    words = np.zeros(max(categories, default=0) // 32 + 1, np.uint32)
-    for category in categories:
-        words[category // 32] |= np.uint32(1 << category % 32)
-    return words
+def _measure_categories(categories: frozenset[int]) -> int:
+    """Return the bits of the number of categories up to the last: sets where it is the same share their bytes."""
+    return (max(categories, default=-1) + 1).bit_length()
+
+
+def _pack_categories(sets: list[frozenset[int]], missing_left: bool) -> tuple[int, NDArray[np.uint32]]:
+    """Return how many categories may be in one of ``sets``, and the bits of those that go right, a row for each.
+
+    Before these rows are one for missing values, and one for those that are in none of the sets.
+    """
+    count = max(max(categories, default=-1) for categories in sets) + 1
+    bits = np.full((2 + count, -(-len(sets) // 8)), 255, np.uint8)
+    bits[0] *= not missing_left
+    for column, categories in enumerate(sets):
+        bits[2 + np.array(sorted(categories), np.int64), column // 8] ^= np.uint8(1 << column % 8)
+    return count, np.pad(bits.reshape(-1), (0, -bits.size % 4)).view(np.uint32)
 
 
 def _make_small_slots(tree: Tree, ranked: NDArray[np.int64]) -> NDArray[np.int64]:

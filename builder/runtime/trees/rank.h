@@ -15,25 +15,15 @@ INLINE int is_missing(const cf_tree_column *c, float x) {
     return x != x || (c->missing == CF_MISSING_ZERO && x <= 1e-35f && x >= -1e-35f);
 }
 
-enum { CF_NO_CATEGORY = 1 << 24, CF_MISSING_CATEGORY };
-
-/* The category that a value is. NaN is zero where no value is missing. */
-INLINE uint32_t find_category(const cf_tree_column *c, float x) {
-    if (is_missing(c, x)) return CF_MISSING_CATEGORY;
-    if (x != x) x = 0;
-    if (!(x > -1.0f && x < (float)CF_NO_CATEGORY)) return CF_NO_CATEGORY;
-    return x < 0 && c->categories == CF_CATEGORIES_NOT_NEGATIVE ? CF_NO_CATEGORY : (uint32_t)x;
-}
-
-/* Whether a category goes right. */
-INLINE uint32_t is_outside(const cf_tree_column *c, const uint32_t *words, uint32_t category) {
-    if (category == CF_MISSING_CATEGORY) return !c->missing_left;
-    return category >= 32 * (uint32_t)c->count || !(words[category / 32] >> category % 32 & 1);
-}
-
-/* Whether two columns have the same categories for all values. */
-INLINE int same_categories(const cf_tree_column *a, const cf_tree_column *b) {
-    return a->feature == b->feature && a->missing == b->missing && a->categories == b->categories;
+/* The bits of a value's ranks, in a column of categories and those alike. NaN is zero where no value is missing. */
+INLINE const uint8_t *find_bits(const cf_trees_data *d, const cf_tree_column *c, float x) {
+    int64_t row = 0;
+    if (!is_missing(c, x)) {
+        if (x != x) x = 0;
+        const int known = (c->categories == CF_CATEGORIES_TRUNCATED ? x > -1.0f : x >= 0) && x < (float)c->count;
+        row = known ? 2 + (int64_t)x : 1;
+    }
+    return (const uint8_t *)(d->thresholds + c->thresholds) + row * ((c->alike + 7) / 8);
 }
 
 /* Searches for CF_RANKED values of a column at once. */
@@ -111,16 +101,19 @@ INLINE void search_columns(const cf_trees_data *d, const cf_tree_column *columns
 
 /* ranks[column] of a row, or ranks[column][row] of a block's rows. */
 #define RANK(NAME, RANK_TYPE, MOST)                                                                                    \
+    typedef RANK_TYPE NAME##_eight __attribute__((vector_size(8 * sizeof(RANK_TYPE))));                                \
     static void NAME##_row(const cf_trees *t, const cf_trees_data *d, const float *x, RANK_TYPE *ranks) {              \
-        uint32_t category = 0;                                                                                         \
         for (int64_t c = 0, count; c < t->columns; c += count) {                                                       \
             const cf_tree_column *columns = d->columns + c;                                                            \
             if (columns->categories) {                                                                                 \
-                const uint32_t *words = (const uint32_t *)(const void *)(d->thresholds + columns->thresholds);         \
-                const int known = c > 0 && same_categories(columns, columns - 1);                                      \
-                if (!known) category = find_category(columns, x[columns->feature]);                                    \
-                ranks[c] = (RANK_TYPE)is_outside(columns, words, category);                                            \
-                count = 1;                                                                                             \
+                const uint8_t *bits = find_bits(d, columns, x[columns->feature]);                                      \
+                count = columns->alike;                                                                                \
+                for (int64_t i = 0; i < count; i += 8) { /* It may end in columns that are ranked next. */             \
+                    const NAME##_eight bit = {1, 2, 4, 8, 16, 32, 64, 128};                                            \
+                    const NAME##_eight own = bit & ((NAME##_eight){0} + bits[i / 8]);                                  \
+                    const NAME##_eight eight = (NAME##_eight)(own != 0) & 1;                                           \
+                    memcpy(ranks + c + i, &eight, sizeof eight);                                                       \
+                }                                                                                                      \
                 continue;                                                                                              \
             }                                                                                                          \
             for (count = 1; count < CF_RANKED && c + count < t->columns && !columns[count].categories;) count++;       \
@@ -133,31 +126,27 @@ INLINE void search_columns(const cf_trees_data *d, const cf_tree_column *columns
             }                                                                                                          \
         }                                                                                                              \
     }                                                                                                                  \
-    static void NAME##_categories(const cf_tree_column *c, const uint32_t *words, const uint32_t *categories,          \
-                                  RANK_TYPE *ranks) {                                                                  \
-        const uint32_t first = words[0], second = c->count > 1 ? words[1] : 0, gone = c->missing_left ? 0 : 1;         \
-        if (c->count > 2) {                                                                                            \
-            for (int r = 0; r < CF_TREE_ROWS; r++) ranks[r] = (RANK_TYPE)is_outside(c, words, categories[r]);          \
-            return;                                                                                                    \
+    static void NAME##_categories(const cf_trees_data *d, const cf_tree_column *c, const float *x, int64_t rows,       \
+                                  int64_t features, RANK_TYPE *ranks) {                                                \
+        const uint8_t *from[CF_TREE_ROWS];                                                                             \
+        uint8_t bits[CF_TREE_ROWS];                                                                                    \
+        for (int64_t r = 0; r < CF_TREE_ROWS; r++) {                                                                   \
+            from[r] = find_bits(d, c, r < rows ? x[r * features + c->feature] : 0);                                    \
         }                                                                                                              \
-        for (int r = 0; r < CF_TREE_ROWS; r++) {                                                                       \
-            const uint32_t category = categories[r], word = category < 32 ? first : category < 64 ? second : 0;        \
-            const uint32_t outside = ~(word >> (category & 31)) & 1;                                                   \
-            ranks[r] = (RANK_TYPE)(category == CF_MISSING_CATEGORY ? gone : outside);                                  \
+        for (int32_t i = 0; i < c->alike; i++) {                                                                       \
+            if (i % 8 == 0) {                                                                                          \
+                for (int r = 0; r < CF_TREE_ROWS; r++) bits[r] = from[r][i / 8];                                       \
+            }                                                                                                          \
+            for (int r = 0; r < CF_TREE_ROWS; r++) ranks[i * CF_TREE_ROWS + r] = bits[r] >> i % 8 & 1;                 \
         }                                                                                                              \
     }                                                                                                                  \
     static void NAME##_rows(const cf_trees *t, const cf_trees_data *d, const float *x, int64_t rows,                   \
                             RANK_TYPE *ranks) {                                                                        \
-        uint32_t categories[CF_TREE_ROWS] = {0};                                                                       \
-        for (int64_t c = 0; c < t->columns; c++, ranks += CF_TREE_ROWS) {                                              \
+        for (int64_t c = 0, count; c < t->columns; c += count, ranks += count * CF_TREE_ROWS) {                        \
             const cf_tree_column *column = d->columns + c;                                                             \
+            count = column->alike;                                                                                     \
             if (column->categories) {                                                                                  \
-                const int known = c > 0 && same_categories(column, column - 1);                                        \
-                for (int64_t row = 0; row < rows && !known; row++) {                                                   \
-                    categories[row] = find_category(column, x[row * t->features + column->feature]);                   \
-                }                                                                                                      \
-                NAME##_categories(column, (const uint32_t *)(const void *)(d->thresholds + column->thresholds),        \
-                                  categories, ranks);                                                                  \
+                NAME##_categories(d, column, x, rows, t->features, ranks);                                             \
                 continue;                                                                                              \
             }                                                                                                          \
             for (int64_t row = 0; row < rows; row += CF_RANKED) {                                                      \

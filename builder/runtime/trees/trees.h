@@ -18,11 +18,12 @@ typedef enum { CF_NO_CATEGORIES, CF_CATEGORIES_TRUNCATED, CF_CATEGORIES_NOT_NEGA
 
 /*
  * A feature whose value becomes a rank: the number of its thresholds below it; or, of categories, 0 if it is among them
- * and 1 if not. `thresholds`: the first of `count` sorted numbers, filled up with infinities to a power of two; or of as
- * many words of 32 categories.
+ * and 1 if not. `thresholds`: the first of `count` sorted numbers, filled up with infinities to a power of two; or of the
+ * bits that are the ranks in this column of categories and those behind it, `alike` in all: a row of bytes for a missing
+ * value, one for a value that no column has for a category, and one for each of `count` categories.
  */
 typedef struct {
-    int32_t feature, missing, missing_left, categories, count, thresholds;
+    int32_t feature, missing, missing_left, categories, count, thresholds, alike;
 } cf_tree_column;
 
 /*

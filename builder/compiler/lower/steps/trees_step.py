@@ -69,7 +69,7 @@ def _read_sums(call: CustomCall) -> TreesStep:
     columns, _, trees, _, large, leaves, bases = arrays
     sums, *indices = call.outputs
     (rows, features), (outputs,), (_, width) = x.dims, bases.dims, leaves.dims
-    require_shapes(sums.dims == (rows, outputs) and columns.dims[1:] == (6,) and trees.dims[1:] == (5,))
+    require_shapes(sums.dims == (rows, outputs) and columns.dims[1:] == (7,) and trees.dims[1:] == (5,))
     require_shapes(large.dims[1:] == (2,) and all(t.dims == (rows, trees.dims[0]) for t in indices))
     words, most_nodes = bool(call.config["words"]), int(call.config["most_nodes"])
     doubles = bases.buffer.size == 8 * outputs

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,8 @@ from builder.importers.trees import ranks
 from builder.importers.trees.ensemble import Ensemble, Missing, Tree
 from builder.importers.trees.ranks import pack_trees
 from tests.support import needs
-from tests.support.layers import examples
+from tests.support.layers import LIBRARY, examples
+from tests.support.runtime import SANITIZERS, sanitizer_environment
 
 FEATURES = 4
 NUMBERS = [0.0, -0.0, 1.0, 1e-35, -1e-36, 2e-35, 3.5, -7.25, 1e30, np.inf, -np.inf]
@@ -50,17 +53,25 @@ void cf_parallel_for(cf_context *context, int64_t tasks, cf_task run, void *argu
 """
 
 
-@pytest.fixture(scope="module", params=["-march=x86-64-v2", "-march=x86-64-v3", "-march=x86-64-v4"])
+def compile_trees(folder: Path, *options: str) -> Path:
+    (folder / "threads.c").write_text(THREADS)
+    sources = [folder / "threads.c", RUNTIME / "trees" / "trees.c"]
+    subprocess.run(["gcc", *options, f"-I{RUNTIME}", "-o", folder / "trees.so", *sources], check=True)
+    return folder / "trees.so"
+
+
+LEVELS = ["x86-64-v3"] if LIBRARY in os.environ else ["x86-64-v2", "x86-64-v3", "x86-64-v4"]
+
+
+@pytest.fixture(scope="module", params=LEVELS)
 def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    if LIBRARY in os.environ:
+        return ctypes.CDLL(os.environ[LIBRARY])
     needs.gcc()
     if "v4" in request.param and "avx512bw" not in Path("/proc/cpuinfo").read_text():
         pytest.skip("the processor has no AVX-512")
-    folder = tmp_path_factory.mktemp("trees")
-    (folder / "threads.c").write_text(THREADS)
-    options = ["-std=c11", "-O2", request.param, "-Wall", "-Wextra", "-Wno-psabi", "-Werror", "-shared", "-fPIC"]
-    command = ["gcc", *options, f"-I{RUNTIME}", "-o", folder / "trees.so", folder / "threads.c"]
-    subprocess.run([*command, RUNTIME / "trees" / "trees.c"], check=True)
-    return ctypes.CDLL(str(folder / "trees.so"))
+    options = ["-std=c11", "-O2", f"-march={request.param}", "-Wall", "-Wextra", "-Wno-psabi", "-Werror"]
+    return ctypes.CDLL(str(compile_trees(tmp_path_factory.mktemp("trees"), *options, "-shared", "-fPIC")))
 
 
 def run(library: Any, ensemble: Ensemble, x: Any, indices: Any = None) -> Any:
@@ -184,3 +195,16 @@ def test_the_bits_of_categories_are_integers() -> None:
     packed = pack_trees(Ensemble(tuple(trees), (0,) * len(trees), ("a",), (0.0,), "float64", "identity"))
     assert packed.thresholds.dtype == np.int32
     assert packed.thresholds.view(np.uint32)[0] == 0xFFBFFFFF
+
+
+@pytest.mark.full
+@pytest.mark.xdist_group("sanitized trees")
+@pytest.mark.skipif(LIBRARY in os.environ, reason="this is the sanitized run")
+def test_under_sanitizers(tmp_path: Path) -> None:
+    needs.gcc()
+    library = compile_trees(tmp_path, *SANITIZERS, "-Wno-psabi")
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", __file__]
+    environment = sanitizer_environment() | {LIBRARY: str(library)}
+    root = Path(__file__).parents[2]
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[:4000]

@@ -162,12 +162,19 @@ class TableInput(NamedTuple):
     """A table, whose rows callers give by the names of its columns: ``feed`` [batch, columns].
 
     ``feed`` is empty where each column is an input of its own, with one element for each item. ``categories``: for a
-    column whose values have names, the number of each.
+    column whose values have names, the number of each. ``unknown``: for such a column what other names are, None for a
+    missing value; a column without it refuses them. ``required``: columns without missing values.
     """
 
     feed: str
     columns: tuple[str, ...]
     categories: Mapping[str, Mapping[str, int]] = MappingProxyType({})
+    unknown: Mapping[str, float | None] = MappingProxyType({})
+    required: tuple[str, ...] = ()
+
+    def refuses_unknown(self, column: str, nan: bool) -> bool:
+        """Return whether other names than those of categories are mistakes. ``nan``: whether its input takes NaN."""
+        return column not in self.unknown or (self.unknown[column] is None and not nan)
 
     def list_categories(self, column: str) -> list[str]:
         """Return one name of each category of ``column``, in the order of their numbers; empty where they have none."""
@@ -413,7 +420,8 @@ def _parse_examples(data: dict[str, Any]) -> ExampleInput:
 
 def _parse_table(data: dict[str, Any]) -> TableInput:
     categories = {column: _number_names(names) for column, names in data.get("categories", {}).items()}
-    return TableInput(data.get("feed", ""), tuple(data["columns"]), categories)
+    required = tuple(data.get("required", ()))
+    return TableInput(data.get("feed", ""), tuple(data["columns"]), categories, data.get("unknown", {}), required)
 
 
 def _number_names(names: Sequence[str]) -> dict[str, int]:

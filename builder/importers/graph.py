@@ -80,12 +80,14 @@ class ExamplePort:
 class TablePort:
     """The columns of a table, which are those of ``feed``, or, where it is empty, an input each.
 
-    ``categories``: see ``PortInfo``.
+    ``categories``, ``unknown``, ``required``: see ``PortInfo``.
     """
 
     feed: str = ""
     columns: tuple[str, ...] = ()
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unknown: Mapping[str, float | None] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from builder.config import FeedSpec, FetchSpec, ModelSpec, Source
 from builder.config.tensor import c_identifier
 from builder.importers.graph import FrozenGraph, TablePort
 from builder.importers.loaded import LoadedModel
-from builder.importers.ports import ModelPorts
+from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.shapes import check_dtype, describe_fixed_batch, pin_shapes
 from builder.importers.spec_checks import check_outputs
 
@@ -89,13 +89,13 @@ def _find_table(ports: ModelPorts, spec: ModelSpec, graph: FrozenGraph) -> Table
     """
     if named_feed := next((feed for feed in spec.feeds if feed.columns), None):
         _require_columns(named_feed, spec, graph)
-        categories = ports.feeds[0].categories if ports.feeds[0].columns == named_feed.columns else {}
-        return TablePort(named_feed.name, named_feed.columns, categories)
+        own = ports.feeds[0].columns == named_feed.columns
+        return _make_table(named_feed.name, ports.feeds[0]) if own else TablePort(named_feed.name, named_feed.columns)
     if spec.image or spec.audio or spec.text:
         return None
     if len(ports.feeds) == 1 and len(graph.feeds) == 1 and (columns := ports.feeds[0].columns):
         named = len(set(columns)) == len(columns) == graph.feeds[0].spec.elements // spec.batch
-        return TablePort(graph.feeds[0].spec.name, columns, ports.feeds[0].categories) if named else None
+        return _make_table(graph.feeds[0].spec.name, ports.feeds[0]) if named else None
     computed = {name for port in graph.strings for name in port.feeds}
     shapes = {port.spec.name: port.spec.shape for port in graph.feeds if port.spec.name not in computed}
     shapes |= {port.name: port.shape for port in graph.strings}
@@ -103,7 +103,12 @@ def _find_table(ports: ModelPorts, spec: ModelSpec, graph: FrozenGraph) -> Table
         return None
     names = {name: texts for port in ports.feeds for name, texts in port.categories.items() if name in shapes}
     order = {feed.name: number for number, feed in enumerate(ports.feeds)}  # that of the model's own columns
-    return TablePort("", tuple(sorted(shapes, key=lambda name: order.get(name, len(order)))), names)
+    unknown = {name: number for port in ports.feeds for name, number in port.unknown.items() if name in shapes}
+    return TablePort("", tuple(sorted(shapes, key=lambda name: order.get(name, len(order)))), names, unknown)
+
+
+def _make_table(name: str, feed: PortInfo) -> TablePort:
+    return TablePort(name, feed.columns, feed.categories, feed.unknown, feed.required)
 
 
 def _require_columns(feed: FeedSpec, spec: ModelSpec, graph: FrozenGraph) -> None:

@@ -79,6 +79,10 @@ class PortInfo:
     """The names of the columns of an input [batch, columns] that is a table."""
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The names of a column's categories, in the order of the numbers that stand for them, by column."""
+    unknown: Mapping[str, float | None] = field(default_factory=dict)
+    """What stands for any other name in a column of categories: None is a missing value. Others refuse such names."""
+    required: tuple[str, ...] = ()
+    """The columns in which no value may be missing, of an input in which others may."""
 
     def describe_shape(self) -> str:
         """Format the shape for a message."""

@@ -257,13 +257,14 @@ def _describe_row(model: Description) -> Schema:
     assert table is not None
     ports = {port.name: port for port in model.caller_inputs}
     columns: dict[str, Schema] = {}
+    needed = [name for name in table.columns if name in table.required or not ports[table.feed or name].nan]
     for name in table.columns:
         port = ports[table.feed or name]
         kinds = [{"type": "boolean"}, _describe_number(port.dtype)]
         if names := table.list_categories(name):
-            kinds = [{"enum": names}, *([{"type": ["string", "number", "boolean"]}] if port.nan else [])]
-        columns[name] = {"anyOf": [*kinds, *([{"type": "null"}] if port.nan else [])]}
-    needed = [name for name in table.columns if not ports[table.feed or name].nan]
+            others: list[Schema] = [{"type": ["string", "number", "boolean"]}]
+            kinds = [{"enum": names}, *([] if table.refuses_unknown(name, port.nan) else others)]
+        columns[name] = {"anyOf": [*kinds, *([] if name in needed else [{"type": "null"}])]}
     count = {"minItems": len(columns), "maxItems": len(columns)}
     by_name = _make_closed_object(**columns) | {"required": needed}
     return {"anyOf": [by_name, {"type": "array", "prefixItems": [*columns.values()], **count}]}

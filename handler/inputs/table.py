@@ -4,17 +4,17 @@
     {"rows": [{"age": 3}, [4, "blue"], …]}
 
 or CSV, with or without the names in its first line. A value that is null or absent, or an empty cell of CSV, is
-missing: NaN where the model takes that. The name of a category becomes its number, and a name that the model does not
-know is missing. True is 1, and false is 0.
+missing: NaN where the model takes that. The name of a category becomes its number; a name that the model does not
+know is missing, another category or an error, as the model has it. True is 1, and false is 0.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from ..budget import JSON_VALUE, RequestLimits
-from ..description import Description, Port
+from ..description import Description, Port, TableInput
 from ..errors import HandlerError, UnfitInputError, WrongFieldError, WrongShapeError, WrongTypeError
 from ..named_tuples import NamedTuple
 from ..request import File, name_json_type
@@ -137,11 +137,10 @@ def fill_inputs(
         if port.dtype == "string":
             strings[name] = [_write_text(value, column, number) for number, value in enumerate(values)]
         else:
-            known = table.categories.get(name)
-            checked = _check_numbers(values, column) if known is None else _find_categories(values, known, column)
-            numbers.setdefault(port.name, []).append(
-                _fill_missing(checked, column, "" if known is None else ", or no category of the model")
+            checked = (
+                _find_categories(values, table, column) if name in table.categories else _check_numbers(values, column)
             )
+            numbers.setdefault(port.name, []).append(_fill_missing(checked, column, name in table.required))
     fields: dict[str, Any] = {}
     if strings:
         from .strings import read_strings
@@ -194,12 +193,19 @@ def _refuse_infinite(column: TableColumn, number: int) -> UnfitInputError:
     return UnfitInputError(f"{column.name_value(number)} is NaN or infinite; a missing value is null, or left out")
 
 
-def _find_categories(values: list[object], known: Mapping[str, int], column: TableColumn) -> list[object]:
-    """Return the numbers of categories, None for those that are missing or not ``known``. Raises HandlerError."""
-    return [
-        None if value is None else known.get(value if isinstance(value, str) else _write_text(value, column, number))
-        for number, value in enumerate(values)
-    ]
+def _find_categories(values: list[object], table: TableInput, column: TableColumn) -> list[object]:
+    """Return the numbers of categories, None for those that are missing. Raises HandlerError."""
+    known, unknown = table.categories[column.name], table.unknown.get(column.name)
+    refuses, found = table.refuses_unknown(column.name, column.port.nan), list[object]()
+    for number, value in enumerate(values):
+        name = value if value is None or isinstance(value, str) else _write_text(value, column, number)
+        if refuses and name is not None and name not in known:
+            listed = ", ".join(f'"{category[:40]}"' for category in table.list_categories(column.name)[:8])
+            raise UnfitInputError(
+                f'{column.name_value(number)} is "{name[:40]}", which is no category of the model; it has {listed}'
+            )
+        found.append(None if name is None else known.get(name, unknown))
+    return found
 
 
 def _write_text(value: object, column: TableColumn, number: int) -> str:
@@ -214,10 +220,10 @@ def _write_text(value: object, column: TableColumn, number: int) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _fill_missing(values: list[object], column: TableColumn, otherwise: str) -> list[object]:
-    """Return ``values`` with NaN for None. Raises WrongFieldError where the feed does not take that."""
+def _fill_missing(values: list[object], column: TableColumn, required: bool) -> list[object]:
+    """Return ``values`` with NaN for None. Raises WrongFieldError where the column does not take that."""
     if None not in values:
         return values
-    if not column.port.nan:
-        raise WrongFieldError(f"{column.name_value(values.index(None))} is missing{otherwise}")
+    if required or not column.port.nan:
+        raise WrongFieldError(f"{column.name_value(values.index(None))} is missing")
     return [math.nan if value is None else value for value in values]

@@ -91,9 +91,21 @@ def test_what_is_missing_is_nan_where_the_model_takes_that(client: Client, stric
     assert predictions(strict, {"row": [0.1, "5", 1e300]}) == [[0.1, 2, 1e300]]
     code, message = refused(strict, {"rows": [[1, "red", 1], {"age": 2, "colour": "red"}]})
     assert (code, message) == ("wrong_field", '"rows"[1]: the column "size" is missing')
-    _, message = refused(strict, {"row": [1, "green", 1]})
-    assert message == '"row": the column "colour" is missing, or no category of the model'
+    code, message = refused(strict, {"row": [1, "green", 1]})
+    assert code == "unfit_input"
+    assert message.startswith('"row": the column "colour" is "green", which is no category of the model; it has "blue"')
     assert refusal(send_csv(strict, "1,red,\n"))[1] == 'the body, row 1: the column "size" is missing'
+
+
+def test_another_category_and_missing_values_column_by_column(tmp_path: Path) -> None:
+    """Of one column they are a number of their own; the others of the same input refuse them."""
+    taking = abi_library.table_description(unknown={"colour": -1}, required=["age"])
+    client = Client.of(tmp_path / "taking", taking)
+    assert predictions(client, {"rows": [[1, "green", None], [1, None, 2]]}) == [[1, -1, None], [1, None, 2]]
+    assert refused(client, {"row": {"colour": "red"}}) == ("wrong_field", '"row": the column "age" is missing')
+    refusing = Client.of(tmp_path / "refusing", abi_library.table_description(unknown={}))
+    assert predictions(refusing, {"row": [1, None, 2]}) == [[1, None, 2]]
+    assert refused(refusing, {"row": [1, "green", 2]})[0] == "unfit_input"
 
 
 @pytest.mark.parametrize(

@@ -199,11 +199,15 @@ def example_description(*, batch: int = 2) -> dict[str, Any]:
     return _describe("echo", batch, feeds, fetches, image=None, examples=examples, outputs=outputs)
 
 
-def table_description(*, batch: int = 2, nan: bool = True, dtype: str = "float32") -> dict[str, Any]:
-    """A model that gives back the table that it takes: [batch, 3], the columns age, colour and size."""
+def table_description(*, batch: int = 2, nan: bool = True, dtype: str = "float32", **own: Any) -> dict[str, Any]:
+    """A model that gives back the table that it takes: [batch, 3], the columns age, colour and size.
+
+    ``own``: further keys of the table.
+    """
     feed, fetch = _port("table", dtype, batch, 3), _port("same", dtype, batch, 3)
     output = {"name": "same", "fetch": "same", "kind": "raw", "labels": [], "top_k": None}
     table = {"feed": "table", "columns": ["age", "colour", "size"], "categories": {"colour": COLOURS}}
+    table |= {"unknown": {"colour": None}} | own
     missing = {"nan": ["table"]} if nan else {}
     return _describe("echo", batch, [feed], [fetch], image=None, table=table, outputs=[output], **missing)
 

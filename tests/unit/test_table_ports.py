@@ -37,13 +37,11 @@ def sum_row(x: Any) -> Any:
 
 def test_the_columns_of_the_only_feed(tmp_path: Path) -> None:
     categories = {"colour": ("blue", "red")}
-    feed = PortInfo("x", "float32", (None, 2), columns=("age", "colour"), categories=categories)
-    graph = freeze(tmp_path, [feed], sum_row)
-    assert graph.table == TablePort("x", ("age", "colour"), categories)
+    named = {"columns": ("age", "colour"), "categories": categories, "unknown": {"colour": None}, "required": ("age",)}
+    graph = freeze(tmp_path, [PortInfo("x", "float32", (None, 2), **named)], sum_row)
+    assert graph.table == TablePort("x", **named)
     assert FrozenGraph.load(tmp_path).table == graph.table
-    assert dump_record(graph.caller_inputs) == {
-        "table": {"feed": "x", "columns": ("age", "colour"), "categories": categories}
-    }
+    assert dump_record(graph.caller_inputs) == {"table": {"feed": "x", **named}}
 
 
 @pytest.mark.parametrize("columns", [(), ("age",), ("age", "age")])

@@ -36,7 +36,8 @@ def open_tree_model(path: Path, form: Format) -> FrameworkModel:
     classifies = ensemble.transform in _ENDINGS and classes > 1
     name = PROBABILITIES if classifies else PREDICTION
     feed = make_port(FEED, "float32", ["batch", len(ensemble.features)])
-    feed = replace(feed, columns=ensemble.features, categories=ensemble.categories)
+    unknown = dict.fromkeys(ensemble.categories)
+    feed = replace(feed, columns=ensemble.features, categories=ensemble.categories, unknown=unknown)
     missing = (FEED,) if any(kind != "none" for tree in ensemble.trees for kind in tree.missing) else ()
     facts = GraphFacts((), {name: _ENDINGS[ensemble.transform]} if classifies else {}, missing=missing)
     ports = ModelPorts(

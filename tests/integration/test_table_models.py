@@ -35,11 +35,14 @@ def test_an_ensemble_of_trees(tree_models: Path, name: str, tmp_path: Path, monk
 def sklearn_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with what ``sklearn_cases`` leaves."""
     folder = tmp_path_factory.mktemp("sklearn")
-    run_script("sklearn", "sklearn_cases.py", folder)
+    assert run_script("sklearn", "sklearn_cases.py", folder) == "84 of 84 agree\n"
     return folder
 
 
-@pytest.mark.parametrize("name", ["forest-gaps.joblib", "imputed.skops"])
+BUILT = ("forest-gaps.joblib", "imputed.skops", "one-hot-strict.joblib", "binned-texts.joblib", "xgboost.joblib")
+
+
+@pytest.mark.parametrize("name", BUILT)
 def test_estimators_of_scikit_learn(
     sklearn_models: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,35 +1,101 @@
-"""Rows like those to which an estimator of scikit-learn was fitted, as far as its steps tell: golden inputs."""
+"""The rows of an estimator of scikit-learn: a table of numbers, as scikit-learn takes it, and golden ones.
+
+Golden rows are like those to which the estimator was fitted, as far as its steps tell.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas
 from numpy.typing import NDArray
 from sklearn import compose, impute, pipeline, preprocessing
 
-from builder.importers.frameworks.sklearn_trees import ENSEMBLES, read_trees
+from builder.importers.frameworks.framework_model import decode_strings
+from builder.importers.frameworks.sklearn_categories import OTHER, CategoryColumns, is_category
+from builder.importers.frameworks.sklearn_trees import has_trees, read_trees
+from builder.importers.ports import PortInfo
 from builder.importers.trees.ensemble import draw_rows
 
 _COUNT = 64
 
 
-def draw_inputs(model: Any, features: int) -> NDArray[np.float32]:
-    """Return rows [64, features]: of values between the thresholds of trees, or spread as the columns were."""
-    if type(model) in ENSEMBLES:
+@dataclass(frozen=True, eq=False)
+class SklearnTable:
+    """The input columns of ``model``. ``used``: the positions of those that it does not drop."""
+
+    model: Any
+    categories: CategoryColumns
+    used: Sequence[int]
+
+    def describe(self, feed: PortInfo, required: Sequence[int]) -> PortInfo:
+        """Return ``feed`` with the columns, of which those at ``required`` refuse missing values."""
+        features, texts = self.model.n_features_in_, self.categories.texts
+        known = getattr(self.model, "feature_names_in_", [f"x{i}" for i in range(features)] if texts else ())
+        names = {i: str(name) for i, name in enumerate(known) if i in self.used}
+        return replace(
+            feed,
+            columns=tuple(names.values()),
+            categories={names[column]: tuple(numbers) for column, numbers in texts.items()},
+            unknown={names[column]: OTHER for column in texts if column not in self.categories.strict},
+            required=tuple(names[self.used[i]] for i in required) if names else (),
+        )
+
+    def spread(self, x: Any) -> Any:
+        """Return ``x`` [rows, used columns] with all columns; those that are dropped have any values."""
+        positions = {column: i for i, column in enumerate(self.used)}
+        return x[:, np.array([positions.get(column, 0) for column in range(self.model.n_features_in_)])]
+
+    def restore(self, x: NDArray[np.float32]) -> Any:
+        """Return the rows of ``x`` [rows, used columns] as scikit-learn takes them, with texts for their numbers."""
+        numbers = self.spread(x).astype(np.float64)
+        for i, known in self.categories.numbers.items():
+            for category in known:
+                numbers[is_category(numbers[:, i], category), i] = category
+        texts = {i: self._restore_texts(numbers[:, i], i) for i in self.categories.texts}
+        if not hasattr(self.model, "feature_names_in_"):
+            numbers = numbers.astype(object) if texts else numbers
+            for i, column in texts.items():
+                numbers[:, i] = column
+            return numbers
+        frame = pandas.DataFrame(numbers, columns=self.model.feature_names_in_)
+        return frame.assign(**{self.model.feature_names_in_[i]: column for i, column in texts.items()})
+
+    def _restore_texts(self, numbers: NDArray[np.float64], column: int) -> NDArray[np.object_]:
+        nearest = np.rint(np.nan_to_num(numbers, nan=OTHER))
+        known = np.where(is_category(numbers, nearest), nearest, OTHER).astype(int)
+        texts = decode_strings(known, [*self.categories.texts[column]])
+        texts[np.isnan(numbers)] = None if column in self.categories.none else np.nan
+        return texts
+
+
+def draw_inputs(model: Any, features: int, categories: CategoryColumns) -> NDArray[np.float32]:
+    """Return rows [64, features]: of values between the thresholds of trees, or spread as the columns were.
+
+    Columns of ``categories`` have these, and sometimes another one where the model takes that.
+    """
+    random = np.random.Generator(np.random.PCG64(features))
+    if has_trees(model) and getattr(model, "_preprocessor", None) is None:
         return draw_rows(read_trees(model, [""] * features), _COUNT)
     centre, spread = _describe_columns(model, features)
-    random = np.random.Generator(np.random.PCG64(features))
-    return (centre + spread * random.standard_normal((_COUNT, features))).astype(np.float32)
+    rows = (centre + spread * random.standard_normal((_COUNT, features))).astype(np.float32)
+    for column in categories.texts.keys() | categories.numbers.keys():
+        known = {*map(float, categories.texts.get(column, {}).values()), *categories.numbers.get(column, ())}
+        others = set() if column in categories.strict else {OTHER}
+        rows[:, column] = random.choice(sorted(known | others), _COUNT)
+    return rows
 
 
 def _describe_columns(model: Any, features: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the centre and the spread [features] of the columns that went into ``model``: 0 and 1 if it has none."""
     centre, spread = np.zeros(features), np.ones(features)
     match model:
-        case pipeline.Pipeline(steps=[(_, impute.SimpleImputer()), (_, second), *_]) if (
-            getattr(second, "n_features_in_", None) == features
-        ):
+        case pipeline.Pipeline(steps=[(_, impute.SimpleImputer()), (_, second), *_]) if getattr(
+            second, "n_features_in_", None
+        ) == features and not isinstance(second, preprocessing.FunctionTransformer):
             centre, spread = _describe_columns(second, features)
         case pipeline.Pipeline(steps=[(_, first), *_]):
             centre, spread = _describe_columns(first, features)
@@ -39,7 +105,7 @@ def _describe_columns(model: Any, features: int) -> tuple[NDArray[np.float64], N
                 if len(columns):
                     centre[columns], spread[columns] = _describe_columns(step, len(columns))
         case impute.SimpleImputer():
-            centre = np.nan_to_num(model.statistics_.astype(np.float64))
+            centre = np.nan_to_num(np.asarray(model.statistics_, np.float64))
         case _ if getattr(model, "data_range_", None) is not None:
             centre, spread = model.data_min_ + model.data_range_ / 2, model.data_range_ / 2
         case preprocessing.RobustScaler(with_centering=True, with_scaling=True):

@@ -1,9 +1,11 @@
-"""Reads models of scikit-learn, from .skops or pickled files: ports and a JAX function; scikit-learn itself answers."""
+"""Reads models of scikit-learn, from .skops or pickled files: ports and a JAX function; scikit-learn itself answers.
+
+Texts are numbers to the function: their places in the ``categories`` of the feed.
+"""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,8 @@ from builder.base.arrays import Array
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
 from builder.importers.frameworks.framework_model import FrameworkModel, make_port
-from builder.importers.frameworks.sklearn_inputs import draw_inputs
+from builder.importers.frameworks.sklearn_categories import CategoryColumns, list_used_columns, number_categories
+from builder.importers.frameworks.sklearn_inputs import SklearnTable, draw_inputs
 from builder.importers.frameworks.sklearn_steps import explain_unsupported, run_method
 from builder.importers.loaded import HOW_TO_TRUST
 from builder.importers.ports import GraphFacts, ModelPorts
@@ -45,12 +48,17 @@ def open_sklearn(path: Path, trust: bool) -> FrameworkModel:
         if getattr(step, "n_jobs", None) not in (None, 1):
             step.set_params(n_jobs=1)  # The order of sums must not depend on the processors.
     fetch, features = _choose_fetch(model), int(model.n_features_in_)
-    missing = _takes_missing(model, fetch)
-    zeros = np.zeros((1, features), np.float32)
-    columns = jax.eval_shape(lambda x: _run(model, fetch, x), zeros).shape[1:]
-    names = tuple(map(str, getattr(model, "feature_names_in_", ())))
+    categories = CategoryColumns()
+    numbered = number_categories(model, range(features), categories)
+    table = SklearnTable(model, categories, list_used_columns(model, features))
+    samples = draw_inputs(numbered, features, categories)[:, table.used]
+    refused = _list_refusing_missing(model, fetch, table, samples[:1])
+    zeros = np.zeros((1, len(table.used)), np.float32)
+    columns = jax.eval_shape(lambda x: _run(numbered, fetch, table.spread(x)), zeros).shape[1:]
+    feed = make_port(FEED, "float32", ["batch", len(table.used)])
+    missing = len(refused) < len(table.used)
     ports = ModelPorts(
-        (replace(make_port(FEED, "float32", ["batch", features]), columns=names),),
+        (table.describe(feed, refused if missing else []),),
         (make_port(fetch, "float64", ["batch", *columns]),),
         facts=GraphFacts(
             (), {fetch: "Softmax"} if fetch == "probabilities" else {}, missing=(FEED,) if missing else ()
@@ -60,8 +68,8 @@ def open_sklearn(path: Path, trust: bool) -> FrameworkModel:
         origin=f"read by scikit-learn {sklearn.__version__}",
     )
     return FrameworkModel(
-        ports, lambda: lambda x: [_run(model, fetch, x)], lambda feeds: [_answer_rows(model, fetch, feeds[0])],
-        samples={FEED: draw_inputs(model, features)},
+        ports, lambda: lambda x: [_run(numbered, fetch, table.spread(x))],
+        lambda feeds: [_answer_rows(model, fetch, table.restore(feeds[0]))], samples={FEED: samples},
     )  # fmt: skip
 
 
@@ -76,7 +84,7 @@ def _load_estimator(path: Path, trust: bool) -> tuple[Any, list[str]]:
         except Exception as error:  # The file may be of no such kind, or of a version with other classes.
             raise ImportModelError(
                 f"{path.name} cannot be loaded by scikit-learn {sklearn.__version__}: {describe_error(error)}. It has "
-                "to be saved by skops.io.dump or joblib.dump, and to need no other packages than scikit-learn."
+                "to be saved by skops.io.dump or joblib.dump, and to need no package beside XGBoost and LightGBM."
             ) from error
     if not isinstance(model, BaseEstimator):
         raise ImportModelError(f"{path.name} holds {type(model).__name__}, and no estimator of scikit-learn.")
@@ -117,21 +125,36 @@ def _choose_fetch(model: Any) -> str:
 
 
 def _run(model: Any, fetch: str, x: Any) -> Any:
-    return run_method(model, _METHODS[fetch], jnp.asarray(x, jnp.float64))
+    return jnp.asarray(run_method(model, _METHODS[fetch], jnp.asarray(x, jnp.float64)), jnp.float64)
 
 
-def _answer_rows(model: Any, fetch: str, rows: Array) -> Array:
-    """Return scikit-learn's own answer [rows, columns]."""
+def _answer_rows(model: Any, fetch: str, rows: Any) -> Array:
+    """Return scikit-learn's own answer [rows, columns] to rows as it takes them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # It wants names for the columns.
-        answer = getattr(model, _METHODS[fetch])(rows.astype(np.float64))
+        answer = getattr(model, _METHODS[fetch])(rows)
     answer = np.asarray(answer.toarray() if hasattr(answer, "toarray") else answer, np.float64).reshape(len(rows), -1)
     return np.concatenate([-answer, answer], 1) if fetch == "scores" and answer.shape[1] == 1 else answer
 
 
-def _takes_missing(model: Any, fetch: str) -> bool:
-    """Return whether NaN is a missing value to ``model``, rather than a mistake or a number."""
-    try:
-        return not np.isnan(_answer_rows(model, fetch, np.full((1, model.n_features_in_), np.nan))).any()
-    except ValueError:
-        return False
+_MOST_PROBES = 200
+"""The most columns of which each is asked for alone whether a value may be missing."""
+
+
+def _list_refusing_missing(model: Any, fetch: str, table: SklearnTable, row: Array) -> list[int]:
+    """Return the columns of ``row`` [1, columns] in which NaN is a mistake or a number, rather than a missing value."""
+
+    def refuses(missing: Any) -> bool:
+        try:
+            answer = _answer_rows(model, fetch, table.restore(np.where(missing, np.float32(np.nan), row)))
+        except (ValueError, TypeError):
+            return True
+        return bool(np.isnan(answer).any())
+
+    if not refuses(np.ones_like(row, bool)):
+        return []
+    columns = np.arange(row.shape[1])
+    single = not hasattr(model, "transformers_") and not hasattr(model, "steps")
+    if single or len(columns) > _MOST_PROBES or refuses(np.zeros_like(row, bool)):
+        return columns.tolist()
+    return [column for column in columns.tolist() if refuses(columns == column)]

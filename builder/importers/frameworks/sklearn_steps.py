@@ -28,8 +28,9 @@ from sklearn import (
 )
 
 from builder.base.errors import ImportModelError
+from builder.importers.frameworks.sklearn_categories import CategoryEncoder
 from builder.importers.frameworks.sklearn_points import ask_neighbours, predict_by_vectors, score_by_vectors
-from builder.importers.frameworks.sklearn_trees import ENSEMBLES, read_trees
+from builder.importers.frameworks.sklearn_trees import ENSEMBLES, has_trees, read_trees
 from builder.importers.frameworks.tree_sums import add_leaves, transform_sums
 
 Step = Callable[[Any, Any], Any]
@@ -41,13 +42,13 @@ def run_method(model: Any, method: str, x: Any) -> Any:
 
     ``decision_function`` has a column for each class. Raises ImportModelError for an estimator that is not supported.
     """
-    if isinstance(model, str) or (type(model) is preprocessing.FunctionTransformer and model.func is None):
+    if isinstance(model, str):
         return x  # "passthrough"
     if isinstance(model, pipeline.Pipeline):
         for _, step in model.steps[:-1]:
             x = run_method(step, "transform", x)
         return run_method(model.steps[-1][1], method, x)
-    known = _METHODS[method].get(type(model))
+    known = _run_trees if has_trees(model) else _METHODS[method].get(type(model))
     if known is None:
         raise ImportModelError(explain_unsupported(model, method))
     return known(model, x)
@@ -55,7 +56,8 @@ def run_method(model: Any, method: str, x: Any) -> Any:
 
 def explain_unsupported(model: Any, method: str) -> str:
     """Say that ``method`` of ``model`` has no step here, and what has."""
-    supported = ", ".join(sorted({kind.__name__ for steps in _METHODS.values() for kind in steps}))
+    kinds = {*ENSEMBLES, *(kind for steps in _METHODS.values() for kind in steps)} - {CategoryEncoder}
+    supported = ", ".join(sorted(kind.__name__ for kind in kinds))
     return (
         f"{type(model).__name__}.{method} of scikit-learn is not supported. Use estimators that are: {supported}, and "
         "pipelines of them. Others may be brought as ONNX by skl2onnx: see `coldforge docs tables`."
@@ -63,6 +65,8 @@ def explain_unsupported(model: Any, method: str) -> str:
 
 
 def _run_trees(model: Any, x: Any) -> Any:
+    if getattr(model, "_preprocessor", None) is not None:
+        x = run_method(model._preprocessor, "transform", x)
     ensemble = read_trees(model, [str(i) for i in range(model.n_features_in_)])
     return transform_sums(ensemble, add_leaves(ensemble, x.astype(np.float32)))
 
@@ -185,6 +189,14 @@ def _make_polynomials(model: Any, x: Any) -> Any:
     return jnp.prod(x[:, None] ** model.powers_, 2)
 
 
+def _apply_function(model: Any, x: Any) -> Any:
+    if model.func is None:
+        return x
+    if not isinstance(model.func, np.ufunc) or not hasattr(jnp, model.func.__name__) or model.kw_args:
+        raise ImportModelError("FunctionTransformer is read with a function of NumPy, such as np.log1p.")
+    return getattr(jnp, model.func.__name__)(x)
+
+
 def _transform_columns(model: Any, x: Any) -> Any:
     parts = []
     for name, transformer, _ in model.transformers_:
@@ -220,7 +232,6 @@ _SELECTORS = (
 
 _METHODS: Mapping[str, Mapping[type, Step]] = {
     "predict_proba": {
-        **{kind: _run_trees for kind in ENSEMBLES if hasattr(kind, "predict_proba")},
         linear_model.LogisticRegression: _run_logistic,
         linear_model.LogisticRegressionCV: _run_logistic,
         linear_model.SGDClassifier: _run_sgd,
@@ -238,7 +249,6 @@ _METHODS: Mapping[str, Mapping[type, Step]] = {
         svm.NuSVC: score_by_vectors,
     },
     "predict": {
-        **{kind: _run_trees for kind in ENSEMBLES if not hasattr(kind, "predict_proba")},
         **dict.fromkeys(_LINEAR_REGRESSORS, _compute_sums),
         linear_model.PoissonRegressor: _run_generalised,
         linear_model.GammaRegressor: _run_generalised,
@@ -259,6 +269,8 @@ _METHODS: Mapping[str, Mapping[type, Step]] = {
         preprocessing.Binarizer: lambda model, x: (x > model.threshold).astype(x.dtype),
         preprocessing.PolynomialFeatures: _make_polynomials,
         impute.SimpleImputer: _impute_values,
+        CategoryEncoder: CategoryEncoder.encode,
+        preprocessing.FunctionTransformer: _apply_function,
         decomposition.PCA: _project_rows,
         decomposition.TruncatedSVD: lambda model, x: x @ model.components_.T,
         cluster.KMeans: _measure_distances,

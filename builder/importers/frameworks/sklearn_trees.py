@@ -1,8 +1,9 @@
-"""Ensembles of trees of scikit-learn's fitted estimators: the same leaves, summed in the same order in float64."""
+"""Ensembles of trees of fitted estimators: scikit-learn's own, and the ones that XGBoost and LightGBM have for it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from sklearn.utils import get_tags
 
 from builder.base.errors import ImportModelError
 from builder.importers.trees.ensemble import Ensemble, Missing, Transform, Tree, number_nodes, round_down
+from builder.importers.trees.lightgbm_file import read_lightgbm
+from builder.importers.trees.xgboost_file import read_xgboost
 
 _SINGLE = (
     trees.DecisionTreeClassifier,
@@ -27,20 +30,37 @@ _FORESTS = (
     forests.ExtraTreesRegressor,
 )
 _BOOSTED = (forests.GradientBoostingClassifier, forests.GradientBoostingRegressor)
-_BINNED = (forests.HistGradientBoostingClassifier, forests.HistGradientBoostingRegressor)
-ENSEMBLES = (*_SINGLE, *_FORESTS, *_BOOSTED, *_BINNED)
-"""The classes whose trees are read here."""
+BINNED = (forests.HistGradientBoostingClassifier, forests.HistGradientBoostingRegressor)
+ENSEMBLES = (*_SINGLE, *_FORESTS, *_BOOSTED, *BINNED)
+"""The classes of scikit-learn whose trees are read here."""
+
+
+def has_trees(model: Any) -> bool:
+    """Return whether ``read_trees`` reads ``model``."""
+    return type(model) in ENSEMBLES or _find_package(model) in ("xgboost", "lightgbm")
+
+
+def _find_package(model: Any) -> str:
+    return type(model).__module__.partition(".")[0]
 
 
 def read_trees(model: Any, features: Sequence[str]) -> Ensemble:
-    """Return the ensemble of a fitted estimator of ENSEMBLES. Raises ImportModelError.
+    """Return the ensemble of a fitted estimator that ``has_trees``. Raises ImportModelError.
 
-    ``features``: the names of its columns.
+    ``features``: the names of its columns; where it has categorical features, these are the first ones.
     """
+    if (package := _find_package(model)) != "sklearn":
+        if package == "xgboost":
+            ensemble = read_xgboost(bytes(model.get_booster().save_raw("ubj")))
+        else:
+            ensemble = read_lightgbm(model.booster_.model_to_string().encode())
+        if ensemble.categories:
+            raise ImportModelError(f"{type(model).__name__} has categories of pandas: save it by its own save_model.")
+        return ensemble
     if getattr(model, "n_outputs_", 1) > 1:
         raise ImportModelError(f"{type(model).__name__} answers several questions at once: train one for each.")
     missing: Missing = "nan" if get_tags(model).input_tags.allow_nan else "none"
-    if isinstance(model, _BINNED):
+    if isinstance(model, BINNED):
         return _read_binned(model, features, missing)
     if isinstance(model, _BOOSTED):
         return _read_boosted(model, features, missing)
@@ -68,12 +88,10 @@ def _read_boosted(model: Any, features: Sequence[str], missing: Missing) -> Ense
 
 
 def _read_binned(model: Any, features: Sequence[str], missing: Missing) -> Ensemble:
-    if model.is_categorical_ is not None:
-        raise ImportModelError(f"{type(model).__name__} has categorical features, which are not read: encode them.")
     width = model.n_trees_per_iteration_
     predictors = [predictor for stage in model._predictors for predictor in stage]
     return Ensemble(
-        tuple(_read_nodes(predictor.nodes, missing) for predictor in predictors),
+        tuple(_read_predictor(predictor, missing) for predictor in predictors),
         tuple(i % width for i in range(len(predictors))),
         tuple(features),
         tuple(model._baseline_prediction.ravel().tolist()),
@@ -101,10 +119,18 @@ def _read_tree(tree: Any, scale: float, missing: Missing) -> Tree:
     return _make_tree(nodes, scale * tree.value[:, 0, :], missing)
 
 
-def _read_nodes(nodes: Any, missing: Missing) -> Tree:
+def _read_predictor(predictor: Any, missing: Missing) -> Tree:
+    nodes = predictor.nodes
     names = {"leaf": "is_leaf", "feature": "feature_idx", "threshold": "num_threshold", "left": "left",
              "right": "right", "missing_left": "missing_go_to_left"}  # fmt: skip
-    return _make_tree({name: nodes[field] for name, field in names.items()}, nodes["value"][:, None], missing)
+    tree = _make_tree({name: nodes[field] for name, field in names.items()}, nodes["value"][:, None], missing)
+    own = nodes[nodes["is_leaf"] == 0]
+    left = predictor.raw_left_cat_bitsets.view(np.uint8)
+    categories = {
+        int(node): frozenset(np.flatnonzero(np.unpackbits(left[own["bitset_idx"][node]], bitorder="little")).tolist())
+        for node in np.flatnonzero(own["is_categorical"])
+    }
+    return replace(tree, categories=categories)
 
 
 def _make_tree(nodes: Mapping[str, Any], values: Any, missing: Missing) -> Tree:

@@ -27,7 +27,7 @@ TEXTS = Path(__file__).parent / "texts.txt"
 
 TEXT_CASES = 6
 _TEXT = "text-"
-_PHOTO = "photo-"
+_PHOTO, _EXAMPLE = "photo-", "example-"
 
 NOT_FINITE = MISSING, INFINITE = ("missing", "infinite")
 """Cases with NaN and with infinities, in inputs that take them."""
@@ -141,7 +141,12 @@ def read_examples(graph: FrozenGraph) -> Iterator[tuple[str, dict[str, Array]]]:
             for port in graph.feeds:
                 key = f"{number}/{port.spec.name}"
                 feeds[port.spec.name] = arrays[key] if key in arrays else make_random_values(port.spec, at)
-            yield f"example-{number}", feeds
+            yield f"{_EXAMPLE}{number}", feeds
+
+
+def is_example(case: str) -> bool:
+    """Return whether a golden case is one of ``read_examples``."""
+    return case.startswith(_EXAMPLE)
 
 
 def make_further_cases(feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[str, Array]]]:

@@ -16,8 +16,11 @@ from typing import Any
 
 import jax
 import joblib
+import lightgbm
 import numpy as np
+import pandas
 import sklearn
+import xgboost
 from sklearn import (
     cluster,
     compose,
@@ -41,6 +44,7 @@ from skops import io as skops
 from builder.importers.frameworks.sklearn_model import open_sklearn
 from builder.importers.frameworks.sklearn_trees import ENSEMBLES, read_trees
 from builder.importers.frameworks.tree_sums import add_leaves
+from builder.importers.ports import PortInfo
 
 warnings.simplefilter("ignore")
 RANDOM = np.random.default_rng(0)
@@ -133,6 +137,109 @@ CASES: dict[str, tuple[str, Any]] = {
 }  # fmt: skip
 
 
+COUNT = 300
+COLOURS, SIZES = np.array(["red", "green", "blue", "grey", "é"]), np.array(["small", "medium", "large"])
+
+
+def leave_out_some(values: Any) -> Any:
+    return pandas.Series(values).where(RANDOM.random(COUNT) >= 0.1)
+
+
+ROWS = pandas.DataFrame({
+    "name": [f"row {i}" for i in range(COUNT)],
+    "age": leave_out_some(RANDOM.normal(40, 9, COUNT).astype(np.float32).astype(float)),
+    "colour": leave_out_some(RANDOM.choice(COLOURS, COUNT, p=[0.5, 0.3, 0.1, 0.06, 0.04]).astype(object)),
+    "month": RANDOM.integers(1, 13, COUNT),
+    "size": RANDOM.choice(SIZES, COUNT).astype(object),
+    "share": RANDOM.choice([0.1, 0.2, 0.7], COUNT),
+    "paid": RANDOM.random(COUNT) < 0.5,
+})  # fmt: skip
+ANSWERS = (
+    ROWS["colour"].isin(["red", "grey"]).astype(int) + (ROWS["size"] == "large") + (ROWS["month"] > 6)
+).to_numpy()
+ONE_HOT, ORDINAL = preprocessing.OneHotEncoder, preprocessing.OrdinalEncoder
+FILLED = impute.SimpleImputer(strategy="constant", fill_value="none")
+TEXTS = ["colour", "size"]
+NUMBERS = pipeline.make_pipeline(impute.SimpleImputer(), SCALED())
+LOGISTIC = linear_model.LogisticRegression()
+
+
+def make_columns(encoder: Any, numbers: Any = NUMBERS, texts: Any = None) -> Any:
+    return compose.make_column_transformer((encoder, TEXTS if texts is None else texts), (numbers, ["age"]))
+
+
+def make_case(encoder: Any, last: Any = LOGISTIC, **options: Any) -> tuple[Any, list[str]]:
+    return pipeline.make_pipeline(make_columns(encoder, **options), last), [*ROWS]
+
+
+IGNORING = ONE_HOT(handle_unknown="ignore")
+GROUPING = ONE_HOT(handle_unknown="infrequent_if_exist", min_frequency=30)
+GIVEN = ORDINAL(categories=[[*SIZES]], handle_unknown="use_encoded_value", unknown_value=-1)
+FREQUENT = impute.SimpleImputer(strategy="most_frequent")
+LOGARITHM = pipeline.make_pipeline(impute.SimpleImputer(), preprocessing.FunctionTransformer(np.log1p))
+NOMINAL = {"min_samples_leaf": 3, **BINNED}
+TABLES: dict[str, tuple[Any, list[str]]] = {
+    "one-hot": make_case(IGNORING),
+    "one-hot-strict": make_case(ONE_HOT(), TREES["forest"][1]),
+    "one-hot-grouped": make_case(GROUPING),
+    "one-hot-dropped": make_case(ONE_HOT(drop="first", sparse_output=False)),
+    "one-hot-numbers": make_case(IGNORING, texts=["month", "share", "paid"]),
+    "imputed-texts": make_case(pipeline.make_pipeline(FILLED, IGNORING)),
+    "imputed-frequent": make_case(pipeline.make_pipeline(FREQUENT, ONE_HOT())),
+    "ordinal": make_case(ORDINAL(encoded_missing_value=-2), TREES["forest"][1]),
+    "ordinal-given": make_case(GIVEN, TREES["binned"][1], numbers="passthrough", texts=["size"]),
+    "target": make_case(preprocessing.TargetEncoder(target_type="continuous"), linear_model.Ridge()),
+    "encoded-alone": (pipeline.make_pipeline(IGNORING, LOGISTIC), TEXTS),
+    "logarithm": make_case(ONE_HOT(), numbers=LOGARITHM, texts=["size"]),
+    "xgboost": make_case(IGNORING, xgboost.XGBClassifier(n_estimators=5)),
+    "xgboost-numbers": (xgboost.XGBRegressor(n_estimators=5), ["age", "month", "share"]),
+    "lightgbm": make_case(ORDINAL(), lightgbm.LGBMClassifier(n_estimators=5, verbose=-1)),
+    "binned-texts": (
+        ensemble.HistGradientBoostingClassifier(categorical_features=["colour", "size", "month"], **NOMINAL),
+        ["age", "colour", "month", "size"],
+    ),
+    "binned-frame": (ensemble.HistGradientBoostingRegressor(**NOMINAL), ["age", "colour", "share", "size"]),
+}
+
+
+def write_numbers(rows: Any, feed: PortInfo) -> Any:
+    """The rows as the feed has them: a text is its place among the categories, -1 is another, NaN a missing one."""
+
+    def number(value: Any, names: Any) -> float:
+        return np.nan if value is None or value != value else names.index(value) if value in names else -1
+
+    columns = [
+        [number(value, feed.categories[name]) for value in rows[name]] if name in feed.categories else rows[name]
+        for name in feed.columns
+    ]
+    return np.array(columns, np.float32).T
+
+
+def run_table_case(name: str, folder: Path) -> bool:
+    """Say whether the answers to a table of pandas agree, with unknown and missing categories where they are taken."""
+    estimator, columns = TABLES[name]
+    rows = ROWS[columns]
+    if name == "binned-frame":
+        rows = rows.astype({"colour": "category", "size": "category"})
+    estimator.fit(rows, ANSWERS)
+    path = folder / f"{name}.joblib"
+    joblib.dump(estimator, path)
+    model = open_sklearn(path, trust=True)
+    (feed,) = model.ports.feeds
+    rows = rows.astype({text: object for text in TEXTS if text in rows}).copy()
+    for column, number in feed.unknown.items():
+        assert number == -1
+        rows.loc[3, column] = "other"
+    method = "predict_proba" if hasattr(estimator, "predict_proba") else "predict"
+    wanted = getattr(estimator, method)(rows).reshape(len(rows), -1)
+    (answer,) = jax.jit(model.make_function())(write_numbers(rows, feed))
+    (own,) = model.answer([write_numbers(rows, feed)])
+    np.savez(path.with_suffix(".npz"), feed=write_numbers(rows[:1], feed), fetch=wanted[:1])
+    (sampled,) = jax.jit(model.make_function())(model.samples["input"])
+    again = np.allclose(sampled, model.answer([model.samples["input"]])[0], rtol=1e-6, atol=1e-6)
+    return np.allclose(wanted, answer, rtol=1e-6, atol=1e-6) and np.array_equal(wanted, own) and again
+
+
 def draw_rows(model: Any, rows: Any) -> Any:
     """Rows with values at thresholds and beside them."""
     rows = rows.astype(np.float32)
@@ -199,6 +306,7 @@ TAKE_MISSING = {"tree", "tree-real", "tree-random", "tree-leaf", "forest", "fore
 
 def main(folder: Path) -> None:
     same = {name: run_case(name, folder) for name in TREES | CASES}
+    same |= {name: run_table_case(name, folder) for name in TABLES}
     for name, agrees in same.items():
         if not agrees:
             print(f"{name} differs")

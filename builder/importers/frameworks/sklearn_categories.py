@@ -74,25 +74,23 @@ class CategoryColumns:
     strict: set[int] = field(default_factory=set)
     none: set[int] = field(default_factory=set)
 
+    def number_value(self, value: Any, column: int | None) -> float:
+        """Return the number of a value in an input column, or in a computed one (None). Raises ImportModelError."""
+        if not isinstance(value, str):
+            return float("nan") if value is None else float(value)
+        if column is None:
+            raise ImportModelError(f'"{value}" is a category of a column that is computed: such columns are not read.')
+        own = self.texts.setdefault(column, {})
+        return own.setdefault(value, len(own))
+
     def number_category(self, category: Any, column: int | None) -> float:
-        """Return the number of a category of an input column, or a computed one (None). Raises ImportModelError."""
-        if isinstance(category, str):
-            return self.number_text(category, column)
-        number = float("nan") if category is None else float(category)
-        if column is not None:
+        """Return the number of a category like ``number_value``, and note it."""
+        number = self.number_value(category, column)
+        if column is not None and not isinstance(category, str):
             self.numbers.setdefault(column, set()).add(number)
             if category is None:
                 self.none.add(column)
         return number
-
-    def number_text(self, text: Any, column: int | None) -> float:
-        """Return the number of a text; NaN for another value. Raises ImportModelError."""
-        if not isinstance(text, str):
-            return float("nan")
-        if column is None:
-            raise ImportModelError(f'"{text}" is a category of a column that is computed: such columns are not read.')
-        own = self.texts.setdefault(column, {})
-        return own.setdefault(text, len(own))
 
 
 def number_categories(model: Any, columns: Sequence[int], categories: CategoryColumns) -> Any:
@@ -117,7 +115,7 @@ def number_categories(model: Any, columns: Sequence[int], categories: CategoryCo
             steps = [(name, number_categories(step, columns, categories)) for name, step in model.transformer_list]
             return _copy_with(model, transformer_list=steps)
         case impute.SimpleImputer() if model.statistics_.dtype == object:
-            values = [categories.number_text(value, _find(columns, i)) for i, value in enumerate(model.statistics_)]
+            values = [categories.number_value(value, _find(columns, i)) for i, value in enumerate(model.statistics_)]
             return _copy_with(model, statistics_=np.array(values), missing_values=np.nan)
         case preprocessing.OneHotEncoder() | preprocessing.OrdinalEncoder() | preprocessing.TargetEncoder():
             return _number_encoder(model, columns, categories)

@@ -185,6 +185,7 @@ TABLES: dict[str, tuple[Any, list[str]]] = {
     "one-hot-dropped": make_case(ONE_HOT(drop="first", sparse_output=False)),
     "one-hot-numbers": make_case(IGNORING, texts=["month", "share", "paid"]),
     "imputed-texts": make_case(pipeline.make_pipeline(FILLED, IGNORING)),
+    "imputed-mixed": make_case(pipeline.make_pipeline(FREQUENT, IGNORING), texts=["colour", "month", "paid"]),
     "imputed-frequent": make_case(pipeline.make_pipeline(FREQUENT, ONE_HOT())),
     "ordinal": make_case(ORDINAL(encoded_missing_value=-2), TREES["forest"][1]),
     "ordinal-given": make_case(GIVEN, TREES["binned"][1], numbers="passthrough", texts=["size"]),

@@ -20,9 +20,12 @@ from numpy.typing import NDArray
 from builder.base.errors import ImportModelError
 from builder.importers.trees.ensemble import Ensemble, Missing, Tree
 
-LARGE = 512
-"""The nodes from which on each row walks down a tree alone: the cost of a block grows with nodes, that of a walk with
-depth. See docs/notes/trees.md."""
+LARGE = 256
+"""The nodes from which on each row walks down a tree alone, but for its first levels: the cost of a block grows with
+nodes, that of a walk with depth. A smaller tree's leaves have numbers of one byte."""
+
+_TOP = 63
+"""CF_TOP in runtime/trees/trees.h."""
 
 _BYTE = 255
 _MOST = (1 << 16) - 1
@@ -57,8 +60,8 @@ class PackedTrees:
 
     @property
     def most_nodes(self) -> int:
-        """The nodes of the largest small tree."""
-        return max((int(nodes) for nodes, large, *_ in self.trees if not large), default=0)
+        """The most nodes of a tree that a block passes together: all of a small one, the first of a large one."""
+        return max((min(int(nodes), _TOP) if large else int(nodes) for nodes, large, *_ in self.trees), default=0)
 
 
 def pack_trees(ensemble: Ensemble) -> PackedTrees:

@@ -1,6 +1,7 @@
 /*
- * A block of rows in a small tree. The rows at a node, as a mask, are split between its children by one comparison of
- * the block's ranks (RapidScorer, https://doi.org/10.1145/3219819.3219857). Rows that arrive at a leaf take its number.
+ * A block of rows in a small tree, or in the first levels of a large one. The rows at a node, as a mask, are split
+ * between its children by one comparison of the block's ranks (RapidScorer, https://doi.org/10.1145/3219819.3219857).
+ * Rows that arrive at a leaf take its number.
  */
 #ifndef COLDFORGE_BLOCK_H
 #define COLDFORGE_BLOCK_H
@@ -48,9 +49,16 @@ INLINE row_bytes take_number(row_bytes numbers, row_mask here, row_bytes number)
 INLINE row_mask every_row(void) { return (row_mask){0} - 1; }
 #endif
 
-/* The numbers of the leaves of all rows, in two bytes; masks: memory for one of each slot. */
-INLINE void pass_block(const int words, const int wide, const void *slots, int32_t nodes, const void *ranks,
-                       row_mask *masks, row_bytes *low, row_bytes *high) {
+/* The rows of a block whose ranks in a column are at most `rank`. */
+INLINE row_mask compare_ranks(const int words, const void *ranks, int64_t column, uint16_t rank) {
+    const int64_t first = column * CF_TREE_ROWS;
+    return words ? compare_words((const uint16_t *)ranks + first, rank)
+                 : compare_bytes((const uint8_t *)ranks + first, (uint8_t)rank);
+}
+
+/* The numbers of the leaves of all rows; masks: memory for one of each slot. */
+INLINE row_bytes pass_block(const int words, const int wide, const void *slots, int32_t nodes, const void *ranks,
+                            row_mask *masks) {
     masks[0] = every_row();
     for (int32_t i = 0; i < nodes; i++) {
         cf_wide_slot slot;
@@ -60,26 +68,39 @@ INLINE void pass_block(const int words, const int wide, const void *slots, int32
             const cf_narrow_slot narrow = ((const cf_narrow_slot *)slots)[i];
             slot = (cf_wide_slot){narrow.column, narrow.rank, narrow.left, narrow.right};
         }
-        const int64_t column = (int64_t)slot.column * CF_TREE_ROWS;
-        const row_mask left = words ? compare_words((const uint16_t *)ranks + column, slot.rank)
-                                    : compare_bytes((const uint8_t *)ranks + column, (uint8_t)slot.rank);
-        const row_mask here = masks[i];
+        const row_mask here = masks[i], left = compare_ranks(words, ranks, slot.column, slot.rank);
         masks[slot.left] = here & left;
         masks[slot.right] = here & ~left;
     }
     const row_bytes one = (row_bytes){0} + 1;
-    row_bytes number = {0}, numbers = {0}, page = {0}, pages = {0};
+    row_bytes number = {0}, numbers = {0};
     for (int32_t leaf = 1; leaf <= nodes; leaf++) {
         number += one;
         numbers = take_number(numbers, masks[nodes + leaf], number);
     }
-    *low = numbers;
-    if (nodes < 256) return;
-    for (int32_t leaf = 256; leaf <= nodes; leaf++) {
-        if (leaf % 256 == 0) page += one;
-        pages = take_number(pages, masks[nodes + leaf], page);
+    return numbers;
+}
+
+/* The slots that all rows reach through the first `count` slots of a large tree: those behind them, and leaves. */
+INLINE row_bytes pass_top(const int words, const cf_large_slot *slots, int32_t count, const void *ranks,
+                          row_mask *masks) {
+    const row_bytes one = (row_bytes){0} + 1;
+    row_bytes number = {0}, numbers = {0};
+    int32_t end = 1;
+    masks[0] = every_row();
+    for (int32_t i = 0; i < end; i++, number += one) {
+        const cf_large_slot slot = slots[i];
+        const row_mask here = masks[i];
+        if (i >= count || slot.next < 0) {
+            numbers = take_number(numbers, here, number);
+            continue;
+        }
+        const row_mask left = compare_ranks(words, ranks, slot.column, slot.rank);
+        masks[slot.next] = here & left;
+        masks[slot.next + 1] = here & ~left;
+        end = slot.next + 2;
     }
-    *high = pages;
+    return numbers;
 }
 
 #endif

@@ -13,7 +13,7 @@ typedef struct {
     const cf_trees_data *data;
     int64_t rows;
     void *ranks;     /* [columns][CF_TREE_ROWS], or of up to CF_WALKED_ROWS [rows][columns] */
-    row_mask *masks; /* for each slot of the largest small tree */
+    row_mask *masks; /* for each slot that a block passes in one tree */
     void *sums;      /* [outputs][CF_TREE_ROWS] */
     int32_t *indices; /* [rows][trees], or NULL */
 } row_block;
@@ -114,20 +114,17 @@ INLINE void add_all(const row_block *b, const cf_tree *tree, const uint8_t *low,
 
 /* Passes all rows through a tree. */
 INLINE void pass_rows(const int words, const int wide, const row_block *b, const cf_tree *tree) {
-    int32_t leaves[CF_TREE_ROWS];
     const void *slots = find_slots(wide, b, tree);
     if (!tree->large) {
-        row_bytes low, high;
-        pass_block(words, wide, slots, tree->nodes, b->ranks, b->masks, &low, &high);
-        if (tree->nodes < 256) {
-            add_all(b, tree, (const uint8_t *)&low, NULL);
-            return;
-        }
-        for (int r = 0; r < CF_TREE_ROWS; r++) leaves[r] = low[r] | high[r] << 8;
-    } else {
-        for (int64_t row = 0; row < CF_TREE_ROWS; row += CF_LARGE_WALKS) {
-            walk_rows(words, slots, (const uint8_t *)b->ranks + row * (words ? 2 : 1), leaves + row);
-        }
+        const row_bytes numbers = pass_block(words, wide, slots, tree->nodes, b->ranks, b->masks);
+        add_all(b, tree, (const uint8_t *)&numbers, NULL);
+        return;
+    }
+    const row_bytes from = pass_top(words, slots, CF_TOP, b->ranks, b->masks);
+    int32_t leaves[CF_TREE_ROWS];
+    for (int64_t row = 0; row < CF_TREE_ROWS; row += CF_LARGE_WALKS) {
+        const void *ranks = (const uint8_t *)b->ranks + row * (words ? 2 : 1);
+        walk_rows(words, slots, ranks, (const uint8_t *)&from + row, leaves + row);
     }
     add_all(b, tree, NULL, leaves);
 }

@@ -8,6 +8,7 @@
 
 enum {
     CF_TREE_ROWS = 64, /* of a block: they pass through the trees together */
+    CF_TOP = 63, /* slots of a large tree, its first levels, that a block passes together before its rows walk alone */
     CF_WALKED_ROWS = 12 /* up to so many rows of a block, each walks down the trees alone */
 };
 
@@ -18,17 +19,18 @@ typedef enum { CF_NO_CATEGORIES, CF_CATEGORIES_TRUNCATED, CF_CATEGORIES_NOT_NEGA
 
 /*
  * A feature whose value becomes a rank: the number of its thresholds below it; or, of categories, 0 if it is among them
- * and 1 if not. `thresholds`: the first of `count` sorted numbers, filled up with infinities to a power of two; or of the
- * bits that are the ranks in this column of categories and those behind it, `alike` in all: a row of bytes for a missing
- * value, one for a value that no column has for a category, and one for each of `count` categories.
+ * and 1 if not. `thresholds`: the first of `count` sorted numbers, filled up with infinities to a power of two; or of
+ * the bits that are the ranks in this column of categories and those behind it, `alike` in all: a row of bytes for a
+ * missing value, one for a value that no column has for a category, and one for each of `count` categories.
  */
 typedef struct {
     int32_t feature, missing, missing_left, categories, count, thresholds, alike;
 } cf_tree_column;
 
 /*
- * A slot of a small tree: its inner nodes, and then its leaves. Rows whose rank is at most `rank` go to slot `left`. A
- * leaf sends all rows to itself. In a narrow ensemble each of the four has one byte, and two otherwise.
+ * A slot of a small tree, of up to 255 nodes: its inner nodes, and then its leaves. Rows whose rank is at most `rank`
+ * go to slot `left`. A leaf sends all rows to itself. In a narrow ensemble each of the four has one byte, and two
+ * otherwise.
  */
 typedef struct {
     uint16_t column, rank, left, right;

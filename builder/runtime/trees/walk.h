@@ -75,9 +75,12 @@ INLINE void walk_large(const int words, const cf_walk *walk, int32_t *leaves) {
     UNROLL for (int i = 0; i < CF_WALKS; i++) leaves[i] = ~((const cf_large_slot *)walk->slots[i])[at[i]].next;
 }
 
-/* The same for CF_LARGE_WALKS rows in one large tree; `ranks`: of the first of them, those of the others behind it. */
-INLINE void walk_rows(const int words, const cf_large_slot *slots, const void *ranks, int32_t *leaves) {
-    int32_t at[CF_LARGE_WALKS] = {0}, inner = -1;
+/* The same for CF_LARGE_WALKS rows in one large tree, each with a slot that it goes on `from`; `ranks`: of the first of
+ * them, those of the others behind it. */
+INLINE void walk_rows(const int words, const cf_large_slot *slots, const void *ranks, const uint8_t *from,
+                      int32_t *leaves) {
+    int32_t at[CF_LARGE_WALKS], inner = -1;
+    UNROLL for (int i = 0; i < CF_LARGE_WALKS; i++) at[i] = from[i];
     while (inner < 0) {
         inner = 0;
         UNROLL for (int i = 0; i < CF_LARGE_WALKS; i++) {

@@ -34,7 +34,6 @@ _OUT_OF_SCOPE = {
     "sequences and optional values": {"OptionalGetElement", "OptionalHasElement", "SequenceEmpty", "SequenceInsert"}
     | {"SequenceLength", "SequenceMap", "SplitToSequence"},
     "encoded images": {"ImageDecoder"},
-    "trees (ai.onnx.ml)": {"TreeEnsemble"},
     "previews": {"FlexAttention"},
 }
 _KINDS = frozenset({"bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))}) | {

@@ -5,7 +5,7 @@ Specification: https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsembleRegresso
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,6 +18,9 @@ from builder.importers.trees.ensemble import Ensemble, Missing, Tree, round_down
 _LEAF, _EQUAL = "LEAF", "BRANCH_EQ"
 _OPPOSITE = {"BRANCH_GT": "BRANCH_LEQ", "BRANCH_GTE": "BRANCH_LT", "BRANCH_NEQ": _EQUAL}
 _MODES = {_LEAF, _EQUAL, "BRANCH_LEQ", "BRANCH_LT", *_OPPOSITE}
+_NUMBERED = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", _EQUAL, "BRANCH_NEQ", _EQUAL)
+_MEMBER = 6  # BRANCH_MEMBER, which is a BRANCH_EQ with a set of values here.
+_MASKED = 30  # ONNX Runtime compares so many values, up to this one, as they are.
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +29,7 @@ class OnnxNodes:
 
     ``trees`` and ``numbers`` name a node; ``trues`` and ``falses`` are the numbers of its children. ``values``: float64
     [nodes], what a feature is compared with. ``tracks``: whether NaN goes to the true child whatever the comparison
-    says; it may be empty.
+    says; it may be empty. ``members``: the values of a BRANCH_EQ with a set; so may it.
     """
 
     trees: Sequence[int]
@@ -37,6 +40,7 @@ class OnnxNodes:
     trues: Sequence[int]
     falses: Sequence[int]
     tracks: Sequence[int]
+    members: Sequence[Sequence[float] | None] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,13 +64,14 @@ class OnnxTrees:
     """An ensemble over columns that are to be prepared from the features.
 
     ``ranked``: a feature and its sorted thresholds, for inputs of float64: a column has the number of thresholds below
-    the value. It is empty for float32, where the first ``features`` columns are the features. ``equal``: a feature and
-    sorted values, for further columns: the number of the value in them, -1 of another one.
+    the value. It is empty for float32, where the first ``features`` columns are the features. ``equal``: a feature,
+    whether its fraction is cut off, and sorted values, for further columns: the number of the value in them, -1 of
+    another one.
     """
 
     ensemble: Ensemble
     ranked: tuple[tuple[int, NDArray[np.float64]], ...]
-    equal: tuple[tuple[int, NDArray[np.float64]], ...]
+    equal: tuple[tuple[int, bool, NDArray[np.float64]], ...]
 
 
 def read_onnx_trees(
@@ -85,8 +90,11 @@ def read_onnx_trees(
         thresholds = np.where(np.abs(thresholds) < tiny, np.where(thresholds < 0, -tiny, 0), thresholds)
     ordered = [i for i in branches if modes[i] in ("BRANCH_LEQ", "BRANCH_LT")]
     unordered = [i for i in branches if modes[i] == _EQUAL]
-    cuts = _collect_values(nodes.features, thresholds, ordered) if dtype == "float64" else {}
-    equal = _collect_values(nodes.features, nodes.values, unordered)
+    sets = {i: own for i, own in enumerate(nodes.members) if own}
+    members = {i: sets.get(i, [nodes.values[i]]) for i in unordered}
+    keys = {i: (nodes.features[i], i in sets and _is_truncated(sets[i])) for i in unordered}
+    cuts = _collect_values((nodes.features[i], [thresholds[i]]) for i in ordered) if dtype == "float64" else {}
+    equal = _collect_values((keys[i], members[i]) for i in unordered)
     columns = np.array(nodes.features, np.int32)
     if cuts:
         numbers = {feature: number for number, feature in enumerate(cuts)}
@@ -96,29 +104,71 @@ def read_onnx_trees(
             thresholds[i] = np.searchsorted(cuts[feature], thresholds[i])
             columns[i] = numbers[feature]
     first = len(cuts) if dtype == "float64" else features
-    places = {feature: first + number for number, feature in enumerate(equal)}
+    places = {key: first + number for number, key in enumerate(equal)}
     categories = {}
     for i in unordered:
-        feature = nodes.features[i]
-        columns[i] = places[feature]
-        categories[i] = frozenset({int(np.searchsorted(equal[feature], nodes.values[i]))})
+        columns[i] = places[keys[i]]
+        categories[i] = frozenset(np.searchsorted(equal[keys[i]], members[i]).tolist())
     trees = _link_nodes(nodes, columns, round_down(thresholds), categories)
     grouped, groups = _place_leaves(nodes, weights, trees)
     names = tuple(f"f{i}" for i in range(first + len(equal)))
     ensemble = Ensemble(
         grouped, groups, names, weights.bases, dtype, "identity", True, len(grouped) if weights.mean else 1
     )
-    return OnnxTrees(ensemble, tuple(cuts.items()), tuple(equal.items()))
+    return OnnxTrees(ensemble, tuple(cuts.items()), tuple((*key, values) for key, values in equal.items()))
 
 
-def _collect_values(
-    features: Sequence[int], values: NDArray[np.floating[Any]], nodes: Sequence[int]
-) -> dict[int, NDArray[np.float64]]:
-    """Return the sorted values by feature, of those that ``nodes`` have."""
-    sets: dict[int, set[float]] = {}
-    for node in nodes:
-        sets.setdefault(features[node], set()).add(float(values[node]))
-    return {feature: np.array(sorted(own), np.float64) for feature, own in sets.items()}
+def _is_truncated(members: Sequence[float]) -> bool:
+    """Say whether ONNX Runtime cuts off the fraction of what it looks up in a set, which the specification does not."""
+    return len(members) > _MASKED or not 0 <= min(members) <= max(members) <= _MASKED
+
+
+def _collect_values(compared: Iterable[tuple[Any, Sequence[float]]]) -> dict[Any, NDArray[np.float64]]:
+    """Return by feature, or another key, the sorted values that it is compared with."""
+    sets: dict[Any, set[float]] = {}
+    for key, values in compared:
+        sets.setdefault(key, set()).update(map(float, values))
+    return {key: np.array(sorted(own), np.float64) for key, own in sets.items()}
+
+
+def convert_tree_ensemble(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of TreeEnsembleRegressor, and ``nodes_members``, for TreeEnsemble's. Raises ImportModelError."""
+    names = ["featureids", "modes", "splits", "truenodeids", "trueleafs", "falsenodeids", "falseleafs"]
+    features, numbers, splits, trues, true_leaves, falses, false_leaves = (
+        np.asarray(attributes[f"nodes_{name}"]).tolist() for name in names
+    )
+    modes = [_NUMBERED[mode] if mode <= _MEMBER else f"mode {mode}" for mode in numbers]
+    tracks = attributes.get("nodes_missing_value_tracks_true") or [0] * len(modes)
+    sets = _split_members(attributes.get("membership_values", ()), numbers)
+    nodes: list[tuple[Any, ...]] = []
+    leaves: list[tuple[Any, ...]] = []
+    for tree, root in enumerate(attributes["tree_roots"]):
+        is_leaf = true_leaves[root] and false_leaves[root] and trues[root] == falses[root]
+        queue = [(trues[root], 1) if is_leaf else (root, 0)]
+        for place, (node, is_leaf) in enumerate(queue):  # It grows.
+            if node < 0 or len(queue) > 2 * len(modes) + 1:
+                raise ImportModelError("A tree of the ONNX model is not one: a child is negative, or its own ancestor.")
+            if is_leaf:
+                leaves.append((tree, place, attributes["leaf_targetids"][node], attributes["leaf_weights"][node]))
+                nodes.append((tree, place, 0, _LEAF, 0.0, 0, 0, 0, None))
+            else:
+                own = (features[node], modes[node], splits[node], len(queue), len(queue) + 1, tracks[node])
+                nodes.append((tree, place, *own, sets.get(node)))
+                queue += [(trues[node], true_leaves[node]), (falses[node], false_leaves[node])]
+    names = ["treeids", "nodeids", "featureids", "modes", "values", "truenodeids", "falsenodeids"]
+    names = [f"nodes_{name}" for name in (*names, "missing_value_tracks_true", "members")]
+    names += [f"target_{name}" for name in ("treeids", "nodeids", "ids", "weights")]
+    return dict(zip(names, (*zip(*nodes, strict=True), *zip(*leaves, strict=True)), strict=True))
+
+
+def _split_members(values: Any, modes: Sequence[int]) -> dict[int, list[float]]:
+    """Return the sets, each of which ends with NaN, by node of BRANCH_MEMBER: they have the order of these nodes."""
+    members, owners = np.asarray(values, np.float64), [i for i, mode in enumerate(modes) if mode == _MEMBER]
+    parts = [part[~np.isnan(part)].tolist() for part in np.split(members, np.flatnonzero(np.isnan(members)) + 1)]
+    sets = [part for part in parts if part]
+    if len(sets) != len(owners):
+        raise ImportModelError(f"membership_values of the ONNX model has {len(sets)} sets for {len(owners)} nodes.")
+    return dict(zip(owners, sets, strict=True))
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,10 +18,12 @@ from builder.importers.frameworks.graph_values import Value
 from builder.importers.frameworks.onnx.class_scores import complete_binary_scores, make_labels, transform_scores
 from builder.importers.frameworks.operator_table import OperatorTable
 from builder.importers.frameworks.tree_sums import add_leaves
-from builder.importers.trees.onnx_nodes import LeafWeights, OnnxNodes, OnnxTrees, read_onnx_trees
+from builder.importers.trees.onnx_nodes import LeafWeights, OnnxNodes, OnnxTrees, convert_tree_ensemble, read_onnx_trees
 
 OPS = OperatorTable()
 ML = "ai.onnx.ml"
+_AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
+_TRANSFORMS = {0: "NONE", 3: "SOFTMAX_ZERO", 4: "PROBIT"}
 
 
 @OPS.define("TreeEnsembleRegressor", domain=ML)
@@ -31,10 +33,27 @@ def regress_by_trees(
     """Return the sums or means of leaves [rows, targets], transformed."""
     if aggregate_function not in ("SUM", "AVERAGE"):
         raise ValueError(f"aggregate_function is {aggregate_function}, and SUM and AVERAGE are read")
-    bases = _read_bases(attributes, n_targets)
-    weights = _read_weights(attributes, "target", n_targets, bases)
-    sums = _sum_leaves(x, _read_nodes(attributes), replace(weights, mean=aggregate_function == "AVERAGE"))
+    weights = _read_weights(attributes, "target", n_targets, _read_bases(attributes, n_targets))
+    weights = replace(weights, mean=aggregate_function == "AVERAGE")
+    sums = _sum_leaves(x, _read_nodes(attributes), weights, attributes.get("dtype", np.float32))
     return transform_scores(sums, post_transform)
+
+
+@OPS.define("TreeEnsemble", domain=ML)
+def sum_tree_ensemble(
+    x: Value, *, n_targets: int, aggregate_function: int = 1, post_transform: int = 0, **attributes: Any
+) -> Value:
+    """Return what TreeEnsembleRegressor does, in the type of the input."""
+    types = x.dtype, attributes["nodes_splits"].dtype, attributes["leaf_weights"].dtype
+    if types not in ((np.float32,) * 3, (np.float64,) * 3):
+        kinds = ", ".join(map(str, types))
+        raise ValueError(f"its input, nodes_splits and leaf_weights are {kinds}: float32 or float64 are read")
+    if post_transform in (1, 2):
+        raise ValueError(
+            "post_transform is SOFTMAX or LOGISTIC, which ONNX Runtime confuses: make it a node of its own"
+        )
+    names = {"aggregate_function": _AGGREGATES[aggregate_function], "post_transform": _TRANSFORMS[post_transform]}
+    return regress_by_trees(x, n_targets=n_targets, dtype=x.dtype, **names, **convert_tree_ensemble(attributes))
 
 
 @OPS.define("TreeEnsembleClassifier", domain=ML)
@@ -70,12 +89,12 @@ def classify_by_trees(
     return make_labels(places.astype(np.int32), labels), scores
 
 
-def _sum_leaves(x: Value, nodes: OnnxNodes, weights: LeafWeights) -> Any:
-    """Return the sums [rows, outputs] in float32, of a row of float64 in float64 as long as they are added up."""
+def _sum_leaves(x: Value, nodes: OnnxNodes, weights: LeafWeights, dtype: Any = np.float32) -> Any:
+    """Return the sums [rows, outputs] in ``dtype``, of a row of float64 in float64 as long as they are added up."""
     x = jnp.atleast_2d(x)
     x = x if x.dtype == np.float64 else x.astype(np.float32)
     trees = read_onnx_trees(nodes, weights, x.shape[1], x.dtype.name)
-    return add_leaves(trees.ensemble, _prepare_columns(trees, x)).astype(np.float32)
+    return add_leaves(trees.ensemble, _prepare_columns(trees, x)).astype(dtype)
 
 
 def _prepare_columns(trees: OnnxTrees, x: Any) -> Any:
@@ -84,8 +103,9 @@ def _prepare_columns(trees: OnnxTrees, x: Any) -> Any:
         column = x[:, feature, None]
         ranks = jnp.searchsorted(jnp.asarray(values), column).astype(np.float32)
         columns.append(jnp.where(jnp.isnan(column), np.nan, ranks))
-    for feature, values in trees.equal:
+    for feature, is_truncated, values in trees.equal:
         column, known = x[:, feature, None], jnp.asarray(values.astype(x.dtype))
+        column = jnp.trunc(column) if is_truncated else column
         places = jnp.minimum(jnp.searchsorted(known, column), len(values) - 1)
         numbers = jnp.where(known[places] == column, places.astype(np.float32), -1)
         columns.append(jnp.where(jnp.isnan(column), np.nan, numbers))
@@ -93,16 +113,11 @@ def _prepare_columns(trees: OnnxTrees, x: Any) -> Any:
 
 
 def _read_nodes(attributes: Mapping[str, Any]) -> OnnxNodes:
-    return OnnxNodes(
-        attributes["nodes_treeids"],
-        attributes["nodes_nodeids"],
-        attributes["nodes_featureids"],
-        attributes["nodes_modes"],
-        _read_doubles(attributes, "nodes_values"),
-        attributes["nodes_truenodeids"],
-        attributes["nodes_falsenodeids"],
-        attributes.get("nodes_missing_value_tracks_true", ()),
-    )
+    names = ("treeids", "nodeids", "featureids", "modes", "truenodeids", "falsenodeids")
+    trees, numbers, features, modes, trues, falses = (attributes[f"nodes_{name}"] for name in names)
+    tracks, members = (attributes.get(f"nodes_{name}", ()) for name in ("missing_value_tracks_true", "members"))
+    values = _read_doubles(attributes, "nodes_values")
+    return OnnxNodes(trees, numbers, features, modes, values, trues, falses, tracks, members)
 
 
 def _read_weights(attributes: Mapping[str, Any], kind: str, outputs: int, bases: tuple[float, ...]) -> LeafWeights:

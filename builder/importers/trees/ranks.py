@@ -21,7 +21,7 @@ from builder.base.errors import ImportModelError
 from builder.importers.trees.ensemble import Ensemble, Missing, Tree
 
 LARGE = 256
-"""The nodes from which on each row walks down a tree alone, but for its first levels: the cost of a block grows with
+"""The nodes from which on each row walks down a tree alone, but for its first nodes: the cost of a block grows with
 nodes, that of a walk with depth. A smaller tree's leaves have numbers of one byte."""
 
 _TOP = 63
@@ -194,15 +194,22 @@ def _make_small_slots(tree: Tree, ranked: NDArray[np.int64]) -> NDArray[np.int64
 
 
 def _make_large_slots(tree: Tree, ranked: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Return the ``cf_large_slot`` of a large tree, in two halves: the children of a node are beside each other."""
-    rows = np.zeros((2 * len(tree.features) + 1, 3), np.int64)
-    level, begin = np.zeros(1, np.int64), 0
-    while len(level):  # Level by level: the first levels of a tree share cache lines.
-        slots, inner = begin + np.arange(len(level)), level >= 0
-        nodes, begin = level[inner], begin + len(level)
-        rows[slots[~inner], 2] = level[~inner]
-        rows[slots[inner]] = np.column_stack([ranked[nodes], begin + 2 * np.arange(len(nodes))])
-        level = np.column_stack([tree.lefts[nodes], tree.rights[nodes]]).reshape(-1).astype(np.int64)
+    """Return the ``cf_large_slot`` of a large tree, in two halves: the children of a node are beside each other.
+
+    The nodes with the longest ways to a leaf have theirs first: a block passes these, and then all ways are short.
+    """
+    order, children = _order_nodes(tree), np.column_stack([tree.lefts, tree.rights]).astype(np.int64)
+    heights, sides = [0] * (len(order) + len(tree.leaves)), children.tolist()  # Leaves are numbered from the end.
+    for node in order[::-1].tolist():
+        heights[node] = 1 + max(heights[child] for child in sides[node])
+    order = order[np.argsort(-np.array(heights)[order], kind="stable")]
+    firsts = np.empty(len(order), np.int64)
+    firsts[order] = 1 + 2 * np.arange(len(order))
+    nodes = np.append(0, children[order])
+    inner = nodes >= 0
+    rows = np.zeros((len(nodes), 3), np.int64)
+    rows[:, 2] = nodes
+    rows[inner] = np.column_stack([ranked[nodes[inner]], firsts[nodes[inner]]])
     words = rows[:, 0] | rows[:, 1] << 16
     return np.column_stack([words.astype(np.uint32).view(np.int32), rows[:, 2].astype(np.int32)])
 

@@ -1,5 +1,5 @@
 /*
- * A block of rows in a small tree, or in the first levels of a large one. The rows at a node, as a mask, are split
+ * A block of rows in a small tree, or in the first nodes of a large one. The rows at a node, as a mask, are split
  * between its children by one comparison of the block's ranks (RapidScorer, https://doi.org/10.1145/3219819.3219857).
  * Rows that arrive at a leaf take its number.
  */
@@ -81,24 +81,22 @@ INLINE row_bytes pass_block(const int words, const int wide, const void *slots, 
     return numbers;
 }
 
-/* The slots that all rows reach through the first `count` slots of a large tree: those behind them, and leaves. */
+/* The slots that all rows reach through the first `count` nodes of a large tree, whose children are its first slots. */
 INLINE row_bytes pass_top(const int words, const cf_large_slot *slots, int32_t count, const void *ranks,
                           row_mask *masks) {
     const row_bytes one = (row_bytes){0} + 1;
     row_bytes number = {0}, numbers = {0};
-    int32_t end = 1;
     masks[0] = every_row();
-    for (int32_t i = 0; i < end; i++, number += one) {
+    for (int32_t i = 0; i <= 2 * count; i++, number += one) {
         const cf_large_slot slot = slots[i];
         const row_mask here = masks[i];
-        if (i >= count || slot.next < 0) {
+        if (slot.next < 0 || slot.next > 2 * count) {
             numbers = take_number(numbers, here, number);
             continue;
         }
         const row_mask left = compare_ranks(words, ranks, slot.column, slot.rank);
         masks[slot.next] = here & left;
         masks[slot.next + 1] = here & ~left;
-        end = slot.next + 2;
     }
     return numbers;
 }

@@ -120,7 +120,8 @@ INLINE void pass_rows(const int words, const int wide, const row_block *b, const
         add_all(b, tree, (const uint8_t *)&numbers, NULL);
         return;
     }
-    const row_bytes from = pass_top(words, slots, CF_TOP, b->ranks, b->masks);
+    const int32_t top = tree->nodes < CF_TOP ? tree->nodes : CF_TOP;
+    const row_bytes from = pass_top(words, slots, top, b->ranks, b->masks);
     int32_t leaves[CF_TREE_ROWS];
     for (int64_t row = 0; row < CF_TREE_ROWS; row += CF_LARGE_WALKS) {
         const void *ranks = (const uint8_t *)b->ranks + row * (words ? 2 : 1);

@@ -8,7 +8,7 @@
 
 enum {
     CF_TREE_ROWS = 64, /* of a block: they pass through the trees together */
-    CF_TOP = 63, /* slots of a large tree, its first levels, that a block passes together before its rows walk alone */
+    CF_TOP = 63, /* nodes of a large tree that a block passes together before its rows walk alone */
     CF_WALKED_ROWS = 12 /* up to so many rows of a block, each walks down the trees alone */
 };
 

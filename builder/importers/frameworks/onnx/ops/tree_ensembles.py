@@ -28,14 +28,20 @@ _TRANSFORMS = {0: "NONE", 3: "SOFTMAX_ZERO", 4: "PROBIT"}
 
 @OPS.define("TreeEnsembleRegressor", domain=ML)
 def regress_by_trees(
-    x: Value, *, n_targets: int = 1, aggregate_function: str = "SUM", post_transform: str = "NONE", **attributes: Any
+    x: Value,
+    *,
+    n_targets: int = 1,
+    aggregate_function: str = "SUM",
+    post_transform: str = "NONE",
+    dtype: Any = np.float32,
+    **attributes: Any,
 ) -> Value:
-    """Return the sums or means of leaves [rows, targets], transformed."""
+    """Return the sums or means of leaves [rows, targets] in ``dtype``, transformed."""
     if aggregate_function not in ("SUM", "AVERAGE"):
         raise ValueError(f"aggregate_function is {aggregate_function}, and SUM and AVERAGE are read")
     weights = _read_weights(attributes, "target", n_targets, _read_bases(attributes, n_targets))
     weights = replace(weights, mean=aggregate_function == "AVERAGE")
-    sums = _sum_leaves(x, _read_nodes(attributes), weights, attributes.get("dtype", np.float32))
+    sums = _sum_leaves(x, _read_nodes(attributes), weights, dtype)
     return transform_scores(sums, post_transform)
 
 

@@ -101,10 +101,8 @@ def _find_table(ports: ModelPorts, spec: ModelSpec, graph: FrozenGraph) -> Table
     shapes |= {port.name: port.shape for port in graph.strings}
     if len(shapes) < 2 or any(shape not in ((spec.batch,), (spec.batch, 1)) for shape in shapes.values()):
         return None
-    names = {name: texts for port in ports.feeds for name, texts in port.categories.items() if name in shapes}
     order = {feed.name: number for number, feed in enumerate(ports.feeds)}  # that of the model's own columns
-    unknown = {name: number for port in ports.feeds for name, number in port.unknown.items() if name in shapes}
-    return TablePort("", tuple(sorted(shapes, key=lambda name: order.get(name, len(order)))), names, unknown)
+    return TablePort("", tuple(sorted(shapes, key=lambda name: order.get(name, len(order)))))
 
 
 def _make_table(name: str, feed: PortInfo) -> TablePort:

@@ -80,7 +80,7 @@ class PortInfo:
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The names of a column's categories, in the order of the numbers that stand for them, by column."""
     unknown: Mapping[str, float | None] = field(default_factory=dict)
-    """What stands for any other name in a column of categories: None is a missing value. Others refuse such names."""
+    """The number of any other name in a column of categories, None for a missing value; without it, one is refused."""
     required: tuple[str, ...] = ()
     """The columns in which no value may be missing, of an input in which others may."""
 

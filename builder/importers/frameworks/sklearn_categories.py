@@ -23,7 +23,7 @@ OTHER = -1.0
 """The number of a text that is none of a column's categories."""
 
 _CLOSE = 1e-6
-"""How far a value may be from a category, in terms of 1 or of the category, and still is that: float32 rounds it."""
+"""The largest distance of a value from the category that it stands for, absolute or relative: float32 rounds it."""
 
 
 def is_category(values: Any, numbers: Any) -> Any:
@@ -33,7 +33,7 @@ def is_category(values: Any, numbers: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class CategoryTable:
-    """What an encoder makes of one column.
+    """The codes that an encoder has for the categories of one column.
 
     ``numbers``: the categories [count]; NaN is a missing value. ``codes``: what each becomes, and last any other value,
     [count + 1]: a number, or with a ``width`` which of so many columns is 1, where -1 is none of them.
@@ -43,7 +43,7 @@ class CategoryTable:
     codes: NDArray[np.float64]
     width: int | None = None
 
-    def encode(self, values: Any) -> Any:
+    def encode_values(self, values: Any) -> Any:
         """Return the columns [rows, columns] of float64 ``values`` [rows]."""
         same = is_category(values[:, None], self.numbers) | (jnp.isnan(values)[:, None] & np.isnan(self.numbers))
         codes = jnp.asarray(self.codes)[jnp.where(same.any(1), same.argmax(1), len(self.numbers))]
@@ -56,9 +56,9 @@ class CategoryEncoder:
 
     tables: tuple[CategoryTable, ...]
 
-    def encode(self, x: Any) -> Any:
+    def encode_rows(self, x: Any) -> Any:
         """Return what becomes of ``x`` [rows, columns]."""
-        return jnp.concatenate([table.encode(x[:, i]) for i, table in enumerate(self.tables)], 1)
+        return jnp.concatenate([table.encode_values(x[:, i]) for i, table in enumerate(self.tables)], 1)
 
 
 @dataclass(eq=False)
@@ -115,7 +115,9 @@ def number_categories(model: Any, columns: Sequence[int], categories: CategoryCo
             steps = [(name, number_categories(step, columns, categories)) for name, step in model.transformer_list]
             return _copy_with(model, transformer_list=steps)
         case impute.SimpleImputer() if model.statistics_.dtype == object:
-            values = [categories.number_value(value, _find(columns, i)) for i, value in enumerate(model.statistics_)]
+            values = [
+                categories.number_value(value, _find_column(columns, i)) for i, value in enumerate(model.statistics_)
+            ]
             return _copy_with(model, statistics_=np.array(values), missing_values=np.nan)
         case preprocessing.OneHotEncoder() | preprocessing.OrdinalEncoder() | preprocessing.TargetEncoder():
             return _number_encoder(model, columns, categories)
@@ -133,12 +135,8 @@ def list_used_columns(model: Any, count: int) -> list[int]:
     first = model.steps[0][1] if isinstance(model, pipeline.Pipeline) else model
     if not isinstance(first, compose.ColumnTransformer):
         return [*range(count)]
-    kept = [name for name, step, _ in first.transformers_ if not _is_dropped(step)]
+    kept = [name for name, step, _ in first.transformers_ if step != "drop"]
     return sorted({column for name in kept for column in first._transformer_to_input_indices[name]})
-
-
-def _is_dropped(step: Any) -> bool:
-    return isinstance(step, str) and step == "drop"
 
 
 def _follow_columns(step: Any, columns: Sequence[int]) -> Sequence[int]:
@@ -149,7 +147,7 @@ def _follow_columns(step: Any, columns: Sequence[int]) -> Sequence[int]:
     return columns if isinstance(step, str) else ()
 
 
-def _find(columns: Sequence[int], position: int) -> int | None:
+def _find_column(columns: Sequence[int], position: int) -> int | None:
     return columns[position] if columns else None
 
 
@@ -157,7 +155,7 @@ def _number_transformers(model: Any, columns: Sequence[int], categories: Categor
     parts = []
     for name, step, selected in model.transformers_:
         indices = model._transformer_to_input_indices[name]
-        if len(indices) and not _is_dropped(step):
+        if len(indices):
             step = number_categories(step, [columns[i] for i in indices] if columns else (), categories)
         parts.append((name, step, selected))
     return _copy_with(model, transformers_=parts)
@@ -178,7 +176,7 @@ def _number_encoder(encoder: Any, columns: Sequence[int], categories: CategoryCo
     lenient = _make_lenient(encoder)
     tables = []
     for i, values in enumerate(encoder.categories_):
-        numbers = [categories.number_category(value, _find(columns, i)) for value in values]
+        numbers = [categories.number_category(value, _find_column(columns, i)) for value in values]
         tables.append(CategoryTable(np.array(numbers, np.float64), *_ask_encoder(lenient, i)))
     return CategoryEncoder(tuple(tables))
 

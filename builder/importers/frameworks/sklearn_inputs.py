@@ -31,7 +31,7 @@ class SklearnTable:
     categories: CategoryColumns
     used: Sequence[int]
 
-    def describe(self, feed: PortInfo, required: Sequence[int]) -> PortInfo:
+    def describe_feed(self, feed: PortInfo, required: Sequence[int]) -> PortInfo:
         """Return ``feed`` with the columns, of which those at ``required`` refuse missing values."""
         features, texts = self.model.n_features_in_, self.categories.texts
         known = getattr(self.model, "feature_names_in_", [f"x{i}" for i in range(features)] if texts else ())
@@ -44,14 +44,14 @@ class SklearnTable:
             required=tuple(names[self.used[i]] for i in required) if names else (),
         )
 
-    def spread(self, x: Any) -> Any:
+    def spread_columns(self, x: Any) -> Any:
         """Return ``x`` [rows, used columns] with all columns; those that are dropped have any values."""
         positions = {column: i for i, column in enumerate(self.used)}
         return x[:, np.array([positions.get(column, 0) for column in range(self.model.n_features_in_)])]
 
-    def restore(self, x: NDArray[np.float32]) -> Any:
+    def restore_rows(self, x: NDArray[np.float32]) -> Any:
         """Return the rows of ``x`` [rows, used columns] as scikit-learn takes them, with texts for their numbers."""
-        numbers = self.spread(x).astype(np.float64)
+        numbers = self.spread_columns(x).astype(np.float64)
         for i, known in self.categories.numbers.items():
             for category in known:
                 numbers[is_category(numbers[:, i], category), i] = category

@@ -54,11 +54,11 @@ def open_sklearn(path: Path, trust: bool) -> FrameworkModel:
     samples = draw_inputs(numbered, features, categories)[:, table.used]
     refused = _list_refusing_missing(model, fetch, table, samples[:1])
     zeros = np.zeros((1, len(table.used)), np.float32)
-    columns = jax.eval_shape(lambda x: _run(numbered, fetch, table.spread(x)), zeros).shape[1:]
+    columns = jax.eval_shape(lambda x: _run(numbered, fetch, table.spread_columns(x)), zeros).shape[1:]
     feed = make_port(FEED, "float32", ["batch", len(table.used)])
     missing = len(refused) < len(table.used)
     ports = ModelPorts(
-        (table.describe(feed, refused if missing else []),),
+        (table.describe_feed(feed, refused if missing else []),),
         (make_port(fetch, "float64", ["batch", *columns]),),
         facts=GraphFacts(
             (), {fetch: "Softmax"} if fetch == "probabilities" else {}, missing=(FEED,) if missing else ()
@@ -68,8 +68,8 @@ def open_sklearn(path: Path, trust: bool) -> FrameworkModel:
         origin=f"read by scikit-learn {sklearn.__version__}",
     )
     return FrameworkModel(
-        ports, lambda: lambda x: [_run(numbered, fetch, table.spread(x))],
-        lambda feeds: [_answer_rows(model, fetch, table.restore(feeds[0]))], samples={FEED: samples},
+        ports, lambda: lambda x: [_run(numbered, fetch, table.spread_columns(x))],
+        lambda feeds: [_answer_rows(model, fetch, table.restore_rows(feeds[0]))], samples={FEED: samples},
     )  # fmt: skip
 
 
@@ -144,17 +144,17 @@ _MOST_PROBES = 200
 def _list_refusing_missing(model: Any, fetch: str, table: SklearnTable, row: Array) -> list[int]:
     """Return the columns of ``row`` [1, columns] in which NaN is a mistake or a number, rather than a missing value."""
 
-    def refuses(missing: Any) -> bool:
+    def refuses_missing(missing: Any) -> bool:
         try:
-            answer = _answer_rows(model, fetch, table.restore(np.where(missing, np.float32(np.nan), row)))
+            answer = _answer_rows(model, fetch, table.restore_rows(np.where(missing, np.float32(np.nan), row)))
         except (ValueError, TypeError):
             return True
         return bool(np.isnan(answer).any())
 
-    if not refuses(np.ones_like(row, bool)):
+    if not refuses_missing(np.ones_like(row, bool)):
         return []
     columns = np.arange(row.shape[1])
     single = not hasattr(model, "transformers_") and not hasattr(model, "steps")
-    if single or len(columns) > _MOST_PROBES or refuses(np.zeros_like(row, bool)):
+    if single or len(columns) > _MOST_PROBES or refuses_missing(np.zeros_like(row, bool)):
         return columns.tolist()
-    return [column for column in columns.tolist() if refuses(columns == column)]
+    return [column for column in columns.tolist() if refuses_missing(columns == column)]

@@ -201,7 +201,7 @@ def _transform_columns(model: Any, x: Any) -> Any:
     parts = []
     for name, transformer, _ in model.transformers_:
         columns = model._transformer_to_input_indices[name]
-        if len(columns) and not (isinstance(transformer, str) and transformer == "drop"):
+        if len(columns) and transformer != "drop":
             parts.append(run_method(transformer, "transform", x[:, np.array(columns)]))
     return jnp.concatenate(parts, 1)
 
@@ -269,7 +269,7 @@ _METHODS: Mapping[str, Mapping[type, Step]] = {
         preprocessing.Binarizer: lambda model, x: (x > model.threshold).astype(x.dtype),
         preprocessing.PolynomialFeatures: _make_polynomials,
         impute.SimpleImputer: _impute_values,
-        CategoryEncoder: CategoryEncoder.encode,
+        CategoryEncoder: CategoryEncoder.encode_rows,
         preprocessing.FunctionTransformer: _apply_function,
         decomposition.PCA: _project_rows,
         decomposition.TruncatedSVD: lambda model, x: x @ model.components_.T,

@@ -55,6 +55,12 @@ FRAMEWORK_FORMATS: tuple[Format, ...] = ("jax", "pytorch", "onnx", "tflite", "xg
 KERAS: tuple[Format, ...] = ("keras", "h5")
 """Formats of files that Keras writes."""
 
+TREES: tuple[Format, ...] = ("xgboost", "lightgbm", "sklearn")
+"""Formats of models that may be trees."""
+
+LEAVES = "leaves"
+"""The only signature of trees, and the fetch that it adds."""
+
 SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
 """The files that make a folder a SavedModel."""
 
@@ -275,8 +281,13 @@ def _check_format(tables: SpecTables, form: Format) -> None:
             model.note_mistake("package", f"{why}; unpack it and use source")
         elif "sha256" in model.present and not ((address := _parse_source(model)) and address.kind != "mlflow"):
             model.note_mistake("sha256", "a SavedModel is a folder and has no SHA-256; delete this line")
-    if form not in ("saved_model", "tflite") and "signature" in model.present:
-        model.note_mistake("signature", "only a SavedModel and a .tflite file have signatures; delete this line")
+    if form in TREES:
+        for number, name in enumerate(model.get("signature") or ()):
+            if name != LEAVES:
+                why = f'"{name}" is no signature of trees; write "{LEAVES}", or delete this line'
+                model.note_mistake("signature", why, number)
+    elif form not in ("saved_model", "tflite") and "signature" in model.present:
+        model.note_mistake("signature", "a model of this format has no signatures; delete this line")
     if form not in KERAS and "keras" in model.present:
         model.note_mistake("keras", "only a Keras file is read by one; delete this line")
     if "weights" in model.present and not (form == "h5" and (model.get("source") or "").lower().endswith(".json")):

@@ -135,7 +135,8 @@ class Source:
     layers, and for SavedModels whose init op sets variables. Write `true` only if you trust the model's origin."""
     signature: Annotated[str | None, _SIGNATURES, Otherwise("`serving_default`, or the only one")] = None
     """Which signature of a SavedModel or .tflite file to build. If there are several, the library holds all of them,
-    over one copy of the weights, and the first is the default. See `coldforge docs batches`."""
+    over one copy of the weights, and the first is the default. See `coldforge docs batches`. Trees have `leaves`: see
+    `coldforge docs tables`."""
     config: Annotated[Path | None, PathKind(example="graph.config.pbtxt")] = None
     """A tf2xla.Config text file that names a frozen graph's feeds and fetches."""
     weights: Annotated[Path | None, PathKind(example="model.weights.h5")] = None

@@ -349,16 +349,26 @@ def test_convolutions_of_channels_first_run_channels_last() -> None:
     assert done.stdout == "68 runs\n"
 
 
-def assert_builds(model: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, error: float = 1e-5) -> Any:
-    """Build the model, whose library answers as is recorded beside the model. Returns the bundle's manifest."""
+def assert_builds(
+    model: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: float = 1e-5,
+    lines: str = "",
+    recorded: str = ".npz",
+) -> Any:
+    """Build the model, whose library answers as is recorded beside the model. Returns the bundle's manifest.
+
+    ``lines``: further ones of model.toml.
+    """
     project = empty_project(folder, monkeypatch)
     toml = folder / "model.toml"
     trust = "trust = true\n" if model.suffix in (".pt2", ".joblib") else ""
-    toml.write_text(f'[model]\nsource = "{model}"\nname = "{model.stem}"\n{trust}')
+    toml.write_text(f'[model]\nsource = "{model}"\nname = "{model.stem}"\n{trust}{lines}')
     assert main(["bundle", str(toml), "--in", "host"]) == 0
     manifest = json.loads(Bundle.load(project.dist / model.stem).manifest.read_text())
     assert manifest["verification"]["passed"]
-    assert_answers(project.dist / model.stem / "layer" / "lib" / "libmodel.so", model.with_suffix(".npz"), error)
+    assert_answers(project.dist / model.stem / "layer" / "lib" / "libmodel.so", model.with_suffix(recorded), error)
     return manifest
 
 

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.network, pytest.mark.full]
 def tree_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with what ``tree_model_cases`` leaves; the sums of all its files are the frameworks' own."""
     folder = tmp_path_factory.mktemp("trees")
-    assert run_script("xgboost", "tree_model_cases.py", folder) == "25 of 25 agree\n"
+    assert run_script("xgboost", "tree_model_cases.py", folder) == "27 of 27 agree\n"
     return folder
 
 
@@ -49,6 +49,27 @@ def test_estimators_of_scikit_learn(
     manifest = assert_builds(sklearn_models / name, tmp_path, monkeypatch, 1e-12)
     (output,) = manifest["verification"]["outputs"]
     assert not output["constant"]
+
+
+@pytest.mark.parametrize("name", ["xgboost-classes.ubj", "lightgbm-classes.txt", "boosted.joblib"])
+def test_leaves(
+    tree_models: Path, sklearn_models: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leaves of one row and of a block of them are the framework's own."""
+    lines, folder = 'batch = [1, 20]\nsignature = "leaves"\n', sklearn_models if ".joblib" in name else tree_models
+    manifest = assert_builds(folder / name, tmp_path, monkeypatch, lines=lines, recorded=".leaves.npz")
+    numbers = [output for output in manifest["verification"]["outputs"] if output["fetch"] == "leaves"]
+    assert [(output["exact"], output["constant"]) for output in numbers] == [(True, False)] * 2
+
+
+def test_an_estimator_whose_leaves_are_not_told(
+    sklearn_models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = sklearn_models / "binned.joblib"
+    toml = tmp_path / "model.toml"
+    toml.write_text(f'[model]\nsource = "{source}"\ntrust = true\nsignature = "leaves"\n')
+    assert main(["bundle", str(toml), "--in", "host"]) == ImportModelError.exit_code
+    assert 'HistGradientBoostingClassifier has no signature "leaves"' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from builder.base.arrays import Array
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
 from builder.config import ModelSpec, Source
-from builder.config.rules import may_run_code
+from builder.config.rules import LEAVES, may_run_code
 from builder.importers.frameworks.framework_model import (
     ANSWERED,
     ASKED,
@@ -135,7 +135,7 @@ def _open_model(source: Source, path: Path) -> FrameworkModel:
     if source.format in ("xgboost", "lightgbm"):
         from builder.importers.frameworks.tree_model import open_tree_model
 
-        return open_tree_model(path, source.format)
+        return open_tree_model(path, source.format, source.signature == LEAVES)
     if source.format == "sklearn" and not may_run_code(source.format, path.name):
         return _open_sklearn(source, path)
     if not source.trust:
@@ -152,4 +152,4 @@ def _open_model(source: Source, path: Path) -> FrameworkModel:
 def _open_sklearn(source: Source, path: Path) -> FrameworkModel:
     from builder.importers.frameworks.sklearn_model import open_sklearn
 
-    return open_sklearn(path, source.trust)
+    return open_sklearn(path, source.trust, source.signature == LEAVES)

@@ -22,28 +22,36 @@ from skops import io as skops
 from builder.base.arrays import Array
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
+from builder.config.rules import LEAVES
 from builder.importers.frameworks.framework_model import FrameworkModel, make_port
 from builder.importers.frameworks.sklearn_categories import CategoryColumns, list_used_columns, number_categories
 from builder.importers.frameworks.sklearn_inputs import SklearnTable, draw_inputs
-from builder.importers.frameworks.sklearn_steps import explain_unsupported, run_method
+from builder.importers.frameworks.sklearn_steps import explain_unsupported, run_ensemble, run_method
+from builder.importers.frameworks.sklearn_trees import NUMBERED
 from builder.importers.loaded import HOW_TO_TRUST
 from builder.importers.ports import GraphFacts, ModelPorts
 
 FEED = "input"
 _METHODS = {"probabilities": "predict_proba", "scores": "decision_function", "prediction": "predict",
-            "distances": "transform", "transformed": "transform"}  # fmt: skip
+            "distances": "transform", "transformed": "transform", LEAVES: "apply"}  # fmt: skip
 """The method of an estimator that gives a fetch."""
 
 _HARMLESS = ("numpy.dtype",)
 """Types that skops does not trust, and that no data of a file can harm: imputers have them."""
 
 
-def open_sklearn(path: Path, trust: bool) -> FrameworkModel:
+def open_sklearn(path: Path, trust: bool, leaves: bool = False) -> FrameworkModel:
     """Open the fitted estimator in ``path``. Raises ImportModelError.
 
-    Its feed is a float32 table; its fetch, named by a key of ``_METHODS``, has a row for each row.
+    Its feed is a float32 table; its fetch, named by a key of ``_METHODS``, has a row for each row. With ``leaves``, it
+    has a second one, LEAVES: the number of the leaf that a row comes to in each tree.
     """
     model, notes = _load_estimator(path, trust)
+    if leaves and type(model) not in NUMBERED:
+        raise ImportModelError(
+            f'{type(model).__name__} has no signature "{LEAVES}", since scikit-learn does not tell its leaves. These '
+            f"have it: {', '.join(kind.__name__ for kind in NUMBERED)}."
+        )
     for step in (model, *(step for _, step in getattr(model, "steps", ()))):
         if getattr(step, "n_jobs", None) not in (None, 1):
             step.set_params(n_jobs=1)  # The order of sums must not depend on the processors.
@@ -53,13 +61,18 @@ def open_sklearn(path: Path, trust: bool) -> FrameworkModel:
     table = SklearnTable(model, categories, list_used_columns(model, features))
     samples = draw_inputs(numbered, features, categories)[:, table.used]
     refused = _list_refusing_missing(model, fetch, table, samples[:1])
-    zeros = np.zeros((1, len(table.used)), np.float32)
-    columns = jax.eval_shape(lambda x: _run(numbered, fetch, table.spread_columns(x)), zeros).shape[1:]
+
+    def run(x: Any) -> list[Any]:
+        rows = table.spread_columns(x)
+        return run_ensemble(numbered, rows, True) if leaves else [_run(numbered, fetch, rows)]
+
+    shapes = jax.eval_shape(run, np.zeros((1, len(table.used)), np.float32))
+    names = (fetch, LEAVES)[: len(shapes)]
     feed = make_port(FEED, "float32", ["batch", len(table.used)])
     missing = len(refused) < len(table.used)
     ports = ModelPorts(
         (table.describe_feed(feed, refused if missing else []),),
-        (make_port(fetch, "float64", ["batch", *columns]),),
+        tuple(make_port(n, str(s.dtype), ["batch", *s.shape[1:]]) for n, s in zip(names, shapes, strict=True)),
         facts=GraphFacts(
             (), {fetch: "Softmax"} if fetch == "probabilities" else {}, missing=(FEED,) if missing else ()
         ),
@@ -68,8 +81,9 @@ def open_sklearn(path: Path, trust: bool) -> FrameworkModel:
         origin=f"read by scikit-learn {sklearn.__version__}",
     )
     return FrameworkModel(
-        ports, lambda: lambda x: [_run(numbered, fetch, table.spread_columns(x))],
-        lambda feeds: [_answer_rows(model, fetch, table.restore_rows(feeds[0]))], samples={FEED: samples},
+        ports, lambda: run,
+        lambda feeds: [_answer_rows(model, name, table.restore_rows(feeds[0])) for name in names],
+        samples={FEED: samples},
     )  # fmt: skip
 
 
@@ -133,7 +147,8 @@ def _answer_rows(model: Any, fetch: str, rows: Any) -> Array:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # It wants names for the columns.
         answer = getattr(model, _METHODS[fetch])(rows)
-    answer = np.asarray(answer.toarray() if hasattr(answer, "toarray") else answer, np.float64).reshape(len(rows), -1)
+    answer = np.asarray(answer.toarray() if hasattr(answer, "toarray") else answer).reshape(len(rows), -1)
+    answer = answer.astype(np.int32 if fetch == LEAVES else np.float64)
     return np.concatenate([-answer, answer], 1) if fetch == "scores" and answer.shape[1] == 1 else answer
 
 

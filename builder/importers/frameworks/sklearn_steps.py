@@ -31,7 +31,7 @@ from builder.base.errors import ImportModelError
 from builder.importers.frameworks.sklearn_categories import CategoryEncoder
 from builder.importers.frameworks.sklearn_points import ask_neighbours, predict_by_vectors, score_by_vectors
 from builder.importers.frameworks.sklearn_trees import ENSEMBLES, has_trees, read_trees
-from builder.importers.frameworks.tree_sums import add_leaves, transform_sums
+from builder.importers.frameworks.tree_sums import run_trees
 
 Step = Callable[[Any, Any], Any]
 """A function of an estimator and its rows, float64 [rows, features]."""
@@ -48,7 +48,9 @@ def run_method(model: Any, method: str, x: Any) -> Any:
         for _, step in model.steps[:-1]:
             x = run_method(step, "transform", x)
         return run_method(model.steps[-1][1], method, x)
-    known = _run_trees if has_trees(model) else _METHODS[method].get(type(model))
+    if has_trees(model):
+        return run_ensemble(model, x, False)[0]
+    known = _METHODS[method].get(type(model))
     if known is None:
         raise ImportModelError(explain_unsupported(model, method))
     return known(model, x)
@@ -64,11 +66,12 @@ def explain_unsupported(model: Any, method: str) -> str:
     )
 
 
-def _run_trees(model: Any, x: Any) -> Any:
+def run_ensemble(model: Any, x: Any, numbered: bool) -> list[Any]:
+    """Return what a ``model`` that ``has_trees`` answers and, if ``numbered``, the numbers of leaves."""
     if getattr(model, "_preprocessor", None) is not None:
         x = run_method(model._preprocessor, "transform", x)
     ensemble = read_trees(model, [str(i) for i in range(model.n_features_in_)])
-    return transform_sums(ensemble, add_leaves(ensemble, x.astype(np.float32)))
+    return run_trees(ensemble, x.astype(np.float32), numbered)
 
 
 def _compute_sums(model: Any, x: Any) -> Any:

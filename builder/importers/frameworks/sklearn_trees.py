@@ -34,6 +34,9 @@ BINNED = (forests.HistGradientBoostingClassifier, forests.HistGradientBoostingRe
 ENSEMBLES = (*_SINGLE, *_FORESTS, *_BOOSTED, *BINNED)
 """The classes of scikit-learn whose trees are read here."""
 
+NUMBERED = (*_SINGLE, *_FORESTS, *_BOOSTED)
+"""Those of which scikit-learn tells the leaves."""
+
 
 def has_trees(model: Any) -> bool:
     """Return whether ``read_trees`` reads ``model``."""
@@ -147,4 +150,5 @@ def _make_tree(nodes: Mapping[str, Any], values: Any, missing: Missing) -> Tree:
         (missing,) * len(inner),
         np.ascontiguousarray(values[leaf], np.float64),
         {},
+        np.flatnonzero(leaf).astype(np.int32),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,9 @@ import numpy as np
 
 from builder.base.arrays import Array
 from builder.config import Format
+from builder.config.rules import LEAVES
 from builder.importers.frameworks.framework_model import FrameworkModel, make_port
-from builder.importers.frameworks.tree_sums import add_leaves, transform_sums
+from builder.importers.frameworks.tree_sums import run_trees
 from builder.importers.ports import GraphFacts, ModelPorts, PortInfo
 from builder.importers.trees.ensemble import draw_rows
 from builder.importers.trees.lightgbm_file import read_lightgbm
@@ -24,10 +25,11 @@ _SAMPLES = 64
 _ENDINGS = {"softmax": "Softmax", "sigmoid": "Sigmoid", "one_against_all": "Sigmoid"}
 
 
-def open_tree_model(path: Path, form: Format) -> FrameworkModel:
+def open_tree_model(path: Path, form: Format, leaves: bool = False) -> FrameworkModel:
     """Open the model in ``path``, of XGBoost or LightGBM by ``form``. Raises ImportModelError.
 
-    Its feed is a float32 table; its fetch the probabilities of classes, or a prediction [batch, outputs].
+    Its feed is a float32 table; its fetch the probabilities of classes, or a prediction [batch, outputs]. With
+    ``leaves``, it has a second fetch, LEAVES: the number of the leaf that a row comes to in each tree.
     """
     read, load = (read_xgboost, _load_xgboost) if form == "xgboost" else (read_lightgbm, _load_lightgbm)
     ensemble = read(path.read_bytes())
@@ -40,17 +42,19 @@ def open_tree_model(path: Path, form: Format) -> FrameworkModel:
     feed = replace(feed, columns=ensemble.features, categories=ensemble.categories, unknown=unknown)
     missing = (FEED,) if any(kind != "none" for tree in ensemble.trees for kind in tree.missing) else ()
     facts = GraphFacts((), {name: _ENDINGS[ensemble.transform]} if classifies else {}, missing=missing)
+    numbers = [make_port(LEAVES, "int32", ["batch", len(ensemble.trees)])] if leaves else []
     ports = ModelPorts(
         (feed,),
-        (make_port(name, ensemble.dtype, ["batch", classes]),),
+        (make_port(name, ensemble.dtype, ["batch", classes]), *numbers),
         facts=facts,
         labels=tuple(map(str, range(classes))) if classifies else (),
     )
+
+    def answer(feeds: Sequence[Array]) -> list[Array]:
+        return [_shape_answer(ask(feeds[0]), fetch) for ask, fetch in zip(load_once(), ports.fetches, strict=False)]
+
     return FrameworkModel(
-        ports,
-        lambda: lambda x: [transform_sums(ensemble, add_leaves(ensemble, x))],
-        lambda feeds: [_shape_answer(load_once()(feeds[0]), ports.fetches[0])],
-        samples={FEED: draw_rows(ensemble, _SAMPLES)},
+        ports, lambda: lambda x: run_trees(ensemble, x, leaves), answer, samples={FEED: draw_rows(ensemble, _SAMPLES)}
     )
 
 
@@ -63,8 +67,8 @@ def _shape_answer(answer: Any, fetch: PortInfo) -> Array:
     return columns.astype(fetch.dtype)
 
 
-def _load_xgboost(path: Path) -> Callable[[Array], Any]:
-    """Return a function to XGBoost's own answers."""
+def _load_xgboost(path: Path) -> tuple[Callable[[Array], Any], ...]:
+    """Return functions to XGBoost's own answers, and to the numbers of leaves."""
     import xgboost
 
     learner = parse_learner(path.read_bytes())
@@ -73,11 +77,14 @@ def _load_xgboost(path: Path) -> Callable[[Array], Any]:
         booster.set_param({"objective": "multi:softprob"})
     best = find_best_iteration(learner)
     used = (0, 0 if best is None else best + 1)
-    return functools.partial(booster.inplace_predict, iteration_range=used, validate_features=False)
+    settings = {"iteration_range": used, "validate_features": False}
+    number = functools.partial(booster.predict, pred_leaf=True, **settings)
+    return functools.partial(booster.inplace_predict, **settings), lambda x: number(xgboost.DMatrix(x))
 
 
-def _load_lightgbm(path: Path) -> Callable[[Array], Any]:
-    """Return a function to LightGBM's own answers."""
+def _load_lightgbm(path: Path) -> tuple[Callable[[Array], Any], ...]:
+    """Return functions to LightGBM's own answers, and to the numbers of leaves."""
     import lightgbm
 
-    return functools.partial(lightgbm.Booster(model_file=path).predict, num_threads=1)
+    predict = functools.partial(lightgbm.Booster(model_file=path).predict, num_threads=1)
+    return predict, functools.partial(predict, pred_leaf=True)

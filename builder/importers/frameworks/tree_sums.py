@@ -33,15 +33,31 @@ def add_leaves(ensemble: Ensemble, x: Any) -> Any:
 
     They include the bases and the divisor; ``transform_sums`` makes answers of them.
     """
+    return _add_leaves(ensemble, x, False)[0]
+
+
+def run_trees(ensemble: Ensemble, x: Any, numbered: bool) -> list[Any]:
+    """Return the answers to ``x`` and, if ``numbered``, the numbers that the framework has for the rows' leaves.
+
+    These are int32 [rows, trees].
+    """
+    sums, *numbers = _add_leaves(ensemble, x, numbered)
+    return [transform_sums(ensemble, sums), *numbers]
+
+
+def _add_leaves(ensemble: Ensemble, x: Any, numbered: bool) -> list[Any]:
+    """Return what ``add_leaves`` does and, if ``numbered``, what ``run_trees`` does."""
     walk = _list_nodes(ensemble.trees, -1.0 if ensemble.truncates else -_TINY)
     dtype, trees = np.dtype(ensemble.dtype), ensemble.trees
     bases = np.zeros(len(ensemble.bases)) if ensemble.base_last else np.array(ensemble.bases)
     leaves = np.concatenate([tree.leaves for tree in trees]).astype(dtype)
     width = leaves.shape[1]
     groups = np.array(ensemble.groups, np.int32)
+    firsts = np.cumsum([0, *(len(tree.leaves) for tree in trees)])[:-1].astype(np.int32)
 
-    def sum_leaves(x: Any, *_: Any, config: str) -> Any:
-        values = jnp.asarray(leaves)[walk.find_leaves(x)]
+    def sum_leaves(x: Any, *_: Any, config: str) -> list[Any]:
+        found = walk.find_leaves(x)
+        values = jnp.asarray(leaves)[found]
 
         def add(sums: Any, tree: tuple[Any, Any]) -> tuple[Any, None]:
             group, value = tree
@@ -49,13 +65,17 @@ def add_leaves(ensemble: Ensemble, x: Any) -> Any:
             return lax.dynamic_update_slice_in_dim(sums, own + value, group, 1), None
 
         begin = jnp.broadcast_to(jnp.asarray(bases.astype(dtype)), (x.shape[0], len(bases)))
-        return lax.scan(add, begin, (jnp.asarray(groups), jnp.swapaxes(values, 0, 1)))[0]
+        sums = lax.scan(add, begin, (jnp.asarray(groups), jnp.swapaxes(values, 0, 1)))[0]
+        return [sums, found - firsts] if numbered else [sums]
 
-    sums = _call_step(TREE_SUMS, ensemble, sum_leaves, x)
+    sums, *found = _call_step(TREE_SUMS, ensemble, sum_leaves, x)
+    if any(tree.numbers is not None for tree in trees):
+        own = [np.arange(len(tree.leaves)) if tree.numbers is None else tree.numbers for tree in trees]
+        found = [jnp.asarray(np.concatenate(own).astype(np.int32))[places + firsts] for places in found]
     if ensemble.divisor != 1:
         # XLA would multiply by the inverse of a constant, which rounds twice.
         sums = sums / jnp.where(jnp.isnan(sums), 1, jnp.asarray(ensemble.divisor, dtype))
-    return sums + np.array(ensemble.bases, dtype) if ensemble.base_last else sums
+    return [sums + np.array(ensemble.bases, dtype) if ensemble.base_last else sums, *found]
 
 
 def transform_sums(ensemble: Ensemble, sums: Any) -> Any:

@@ -29,7 +29,8 @@ class Tree:
 
     ``features``, ``lefts``, ``rights``: int32 [nodes]. ``thresholds``: float32 [nodes]. ``missing_left``: bool [nodes].
     ``categories``: of the nodes that compare categories, those that go left. ``leaves``: float64 [leaves, width], where
-    every leaf adds to ``width`` outputs.
+    every leaf adds to ``width`` outputs. ``numbers``: int32 [leaves], what the framework calls them, where it is not
+    0, 1, 2 and so on.
     """
 
     features: NDArray[np.int32]
@@ -40,6 +41,7 @@ class Tree:
     missing: tuple[Missing, ...]
     leaves: NDArray[np.float64]
     categories: dict[int, frozenset[int]]
+    numbers: NDArray[np.int32] | None = None
 
     def __post_init__(self) -> None:
         """Raise ImportModelError unless every node and leaf but the root is the child of one node."""

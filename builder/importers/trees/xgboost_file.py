@@ -120,6 +120,7 @@ def _read_tree(tree: Mapping[str, Any], weight: np.float32) -> Tree:
         tuple(_NAN for _ in inner),
         (conditions[is_leaf] * weight).astype(np.float64)[:, None],
         {place: right_sets[node] for place, node in enumerate(inner.tolist()) if node in right_sets},
+        np.flatnonzero(is_leaf).astype(np.int32),
     )
 
 

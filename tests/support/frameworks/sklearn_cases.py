@@ -42,7 +42,7 @@ from sklearn import (
 from skops import io as skops
 
 from builder.importers.frameworks.sklearn_model import open_sklearn
-from builder.importers.frameworks.sklearn_trees import ENSEMBLES, read_trees
+from builder.importers.frameworks.sklearn_trees import ENSEMBLES, NUMBERED, read_trees
 from builder.importers.frameworks.tree_sums import add_leaves
 from builder.importers.ports import PortInfo
 
@@ -284,6 +284,12 @@ def run_case(name: str, folder: Path) -> bool:
             return False
     x = x.astype(np.float32)
     np.savez(path.with_suffix(".npz"), feed=x[:1], fetch=model.answer([x[:1]])[0])
+    if type(estimator) in NUMBERED:
+        numbered = open_sklearn(path, trust=True, leaves=True)
+        if not np.array_equal(numbered.answer([x])[1], jax.jit(numbered.make_function())(x)[1]):
+            return False
+        answer, leaves = numbered.answer([x[:1]])
+        np.savez(path.with_suffix(".leaves.npz"), feed=x[:1], fetch=answer, fetch_leaves=leaves)
     (wanted,), (answer,) = model.answer([x]), jax.jit(model.make_function())(x)
     return np.allclose(wanted, answer, rtol=1e-9, atol=1e-9) and answer.shape == wanted.shape
 

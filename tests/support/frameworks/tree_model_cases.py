@@ -1,8 +1,8 @@
 """Trains ensembles of XGBoost and LightGBM, and compares the sums of their files with the frameworks' own.
 
-The sums must be equal to the last bit, for rows at thresholds and one unit beside them, with missing values and
-categories. With a folder as argument, a few of the files are left there, and for each a ``.npz`` with rows and the
-framework's answers. It runs in the environment of ONNX's and LiteRT's models.
+The sums must be equal to the last bit, and the numbers of leaves the same, for rows at thresholds and one unit beside
+them, with missing values and categories. With a folder as argument, a few of the files are left there, and for each a
+``.npz`` with rows and the framework's answers. It runs in the environment of ONNX's and LiteRT's models.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ XGBOOST: dict[str, tuple[str, dict[str, Any]]] = {
     "xgboost-exact": ("real", {"objective": "reg:squarederror", "tree_method": "exact"}),
     "xgboost-categories": ("real", {"max_cat_to_onehot": 1}),
     "xgboost-one-hot": ("real", {"max_cat_to_onehot": 100}),
+    "xgboost-leaf": ("real", {"gamma": 1e9}),
 }
 LIGHTGBM: dict[str, tuple[str, dict[str, Any]]] = {
     "lightgbm-binary": ("binary", {"objective": "binary"}),
@@ -64,6 +65,7 @@ LIGHTGBM: dict[str, tuple[str, dict[str, Any]]] = {
         "real",
         {"objective": "regression", "boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.6},
     ),
+    "lightgbm-leaf": ("real", {"objective": "regression", "min_data_in_leaf": ROWS}),
     "lightgbm-dart": ("binary", {"objective": "binary", "boosting": "dart"}),
     "lightgbm-categories": ("real", {"objective": "regression", "min_data_per_group": 5, "cat_smooth": 1}),
 }
@@ -100,7 +102,7 @@ def draw_rows(ensemble: Ensemble) -> Any:
     rows = X.copy()
     for feature in range(FEATURES):
         at = [tree.thresholds[tree.features == feature] for tree in ensemble.trees]
-        cuts = np.concatenate(at)
+        cuts = np.concatenate([*at, np.zeros(1, np.float32)])  # Trees may be single leaves.
         near = np.concatenate([cuts, np.nextafter(cuts, np.float32(np.inf)), np.nextafter(cuts, np.float32(-np.inf))])
         near = np.where(np.abs(near) < np.finfo(np.float32).tiny, 0, near)  # XLA takes subnormal numbers for zero.
         chosen = RANDOM.random(ROWS) < 0.6
@@ -111,7 +113,7 @@ def draw_rows(ensemble: Ensemble) -> Any:
 
 
 def run_case(name: str, folder: Path) -> bool:
-    """Say whether the sums are equal."""
+    """Say whether the sums and leaves are equal."""
     xgboosts = name in XGBOOST
     path = folder / f"{name}.{'json' if xgboosts and name != 'xgboost-classes' else 'ubj' if xgboosts else 'txt'}"
     predict = (train_xgboost if xgboosts else train_lightgbm)(name, path)
@@ -122,10 +124,13 @@ def run_case(name: str, folder: Path) -> bool:
         rows[:, 4] = RANDOM.choice([*range(CATEGORIES), np.nan], ROWS)
     wanted = predict(rows)
     sums = np.asarray(jax.jit(lambda x: add_leaves(ensemble, x))(rows)).reshape(wanted.shape)
+    model = open_tree_model(path, "xgboost" if xgboosts else "lightgbm", leaves=True)
     if name in LEFT:
-        answer = open_tree_model(path, "xgboost" if xgboosts else "lightgbm").answer([rows[:1]])[0]
+        answer, leaves = model.answer([rows[:1]])
         np.savez(path.with_suffix(".npz"), feed=rows[:1], fetch=answer)
-    return bool(np.array_equal(sums, wanted, equal_nan=True))
+        np.savez(path.with_suffix(".leaves.npz"), feed=rows[:1], fetch=answer, fetch_leaves=leaves)
+    same = np.array_equal(model.answer([rows])[1], jax.jit(model.make_function())(rows)[1])
+    return bool(same and np.array_equal(sums, wanted, equal_nan=True))
 
 
 def run_answers(folder: Path) -> bool:
@@ -139,10 +144,11 @@ def run_answers(folder: Path) -> bool:
     xgboost.train(settings, xgboost.DMatrix(X, TARGETS["classes"]), 3).save_model(folder / "class.json")
     same = True
     for name in ("early", "class"):
-        model = open_tree_model(folder / f"{name}.json", "xgboost")
-        wanted, answer = model.answer([X])[0], jax.jit(model.make_function())(X)[0]
-        same &= np.allclose(wanted, answer, rtol=0, atol=1e-6)
+        model = open_tree_model(folder / f"{name}.json", "xgboost", leaves=True)
+        (wanted, leaves), (answer, found) = model.answer([X]), jax.jit(model.make_function())(X)
+        same &= np.allclose(wanted, answer, rtol=0, atol=1e-6) and np.array_equal(leaves, found)
         same &= name == "class" or np.array_equal(wanted, early.predict_proba(X))
+        same &= name == "class" or np.array_equal(leaves, early.apply(X))
     return bool(same)
 
 

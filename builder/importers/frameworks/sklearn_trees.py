@@ -140,7 +140,7 @@ def _make_tree(nodes: Mapping[str, Any], values: Any, missing: Missing) -> Tree:
     """Return the tree of scikit-learn's ``nodes``, in which leaves have numbers among the other ones."""
     leaf = np.asarray(nodes["leaf"], bool)
     inner = np.flatnonzero(~leaf)
-    numbers = number_nodes(leaf)
+    numbers = number_nodes(leaf, ~leaf)
     return Tree(
         nodes["feature"][inner].astype(np.int32),
         round_down(nodes["threshold"][inner]),

@@ -85,9 +85,9 @@ class Ensemble:
     truncates: bool = False
 
 
-def number_nodes(is_leaf: NDArray[np.bool_]) -> NDArray[np.int64]:
+def number_nodes(is_leaf: NDArray[np.bool_], is_inner: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Return the number that Tree has for each node of one list of inner nodes and leaves: ``~leaf`` for a leaf."""
-    return np.where(is_leaf, ~(np.cumsum(is_leaf) - 1), np.cumsum(~is_leaf) - 1)
+    return np.where(is_leaf, ~(np.cumsum(is_leaf) - 1), np.cumsum(is_inner) - 1)
 
 
 def round_down(thresholds: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float32]:

@@ -21,6 +21,8 @@ _TRANSFORMS: dict[str, Transform] = {
     "reg:gamma": "exp", "reg:tweedie": "exp", "survival:cox": "exp", "survival:aft": "exp",
 }  # fmt: skip
 _NAN: Missing = "nan"
+_DELETED = 2**31 - 1
+"""The feature of a pruned node, which the file still has: kDeletedNodeMarker of include/xgboost/tree_model.h."""
 
 
 def read_xgboost(data: bytes) -> Ensemble:
@@ -104,15 +106,16 @@ def _read_tree(tree: Mapping[str, Any], weight: np.float32) -> Tree:
         raise ImportModelError("Leaves that are vectors are not read: train with multi_strategy=one_output_per_tree.")
     lefts, rights = (np.asarray(tree[name], np.int64) for name in ("left_children", "right_children"))
     conditions = np.asarray(tree["split_conditions"], np.float32)
-    is_leaf = lefts < 0
-    numbers = number_nodes(is_leaf)
-    inner = np.flatnonzero(~is_leaf)
+    features, is_inner = np.asarray(tree["split_indices"], np.int64), lefts >= 0
+    is_leaf = ~is_inner & (features != _DELETED)
+    numbers = number_nodes(is_leaf, is_inner)
+    inner = np.flatnonzero(is_inner)
     right_sets = _read_categories(tree)
     swapped = np.array([node in right_sets for node in inner], bool)
     first, second = numbers[lefts[inner]], numbers[rights[inner]]
     default_left = np.asarray(tree["default_left"])[inner].astype(bool)
     return Tree(
-        np.asarray(tree["split_indices"])[inner].astype(np.int32),
+        features[inner].astype(np.int32),
         np.nextafter(conditions[inner], np.float32(-np.inf)),
         np.where(swapped, second, first).astype(np.int32),
         np.where(swapped, first, second).astype(np.int32),

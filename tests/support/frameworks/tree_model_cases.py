@@ -48,6 +48,7 @@ XGBOOST: dict[str, tuple[str, dict[str, Any]]] = {
     "xgboost-exact": ("real", {"objective": "reg:squarederror", "tree_method": "exact"}),
     "xgboost-categories": ("real", {"max_cat_to_onehot": 1}),
     "xgboost-one-hot": ("real", {"max_cat_to_onehot": 100}),
+    "xgboost-pruned": ("real", {"objective": "reg:squarederror", "tree_method": "exact", "gamma": 2}),
     "xgboost-leaf": ("real", {"gamma": 1e9}),
 }
 LIGHTGBM: dict[str, tuple[str, dict[str, Any]]] = {

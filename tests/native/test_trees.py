@@ -33,7 +33,7 @@ class KernelTrees(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("rows", "features", "columns", "trees", "outputs", "width")),
-        *((name, ctypes.c_int32) for name in ("words", "wide", "doubles")),
+        *((name, ctypes.c_int32) for name in ("words", "wide", "doubles", "blocks")),
         ("scratch", ctypes.c_int64),
     )
 
@@ -46,6 +46,10 @@ class KernelTreesData(ctypes.Structure):
 
 THREADS = """
 #include "platform/threads.h"
+uint32_t cf_threads(const cf_context *context) {
+    (void)context;
+    return 2;
+}
 void cf_parallel_for(cf_context *context, int64_t tasks, cf_task run, void *argument) {
     (void)context;
     for (int64_t i = tasks - 1; i >= 0; i--) run(argument, i, 0);
@@ -75,10 +79,12 @@ def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def run(library: Any, ensemble: Ensemble, x: Any, indices: Any = None) -> Any:
-    packed = pack_trees(ensemble)
+    packed = pack_trees(ensemble, numbered=indices is not None)
     arrays = [getattr(packed, name) for name in TREE_ARRAYS]
     sums = np.zeros((len(x), len(ensemble.bases)), ensemble.dtype)
-    memory = np.zeros(64 * (2 * len(packed.columns) + 8 * len(ensemble.bases) + 2 * packed.most_nodes + 3), np.uint8)
+    blocks = min(16, len(x) // 64 + 1)
+    block = 2 * len(packed.columns) + 8 * len(ensemble.bases)
+    memory = np.zeros(64 * (blocks * block + 2 * packed.most_nodes + 3), np.uint8)
     aligned = (memory.ctypes.data + 63) // 64 * 64
     width, doubles = packed.leaves.shape[1], ensemble.dtype == "float64"
     call = KernelTrees(
@@ -91,6 +97,7 @@ def run(library: Any, ensemble: Ensemble, x: Any, indices: Any = None) -> Any:
         packed.words,
         packed.wide,
         doubles,
+        blocks,
         0,
     )
     leaves = None if indices is None else indices.ctypes.data
@@ -120,8 +127,11 @@ def draw_trees(draw: st.DrawFn) -> Tree:
     leaves = draw(st.integers(1, draw(st.sampled_from([40, 40, 300]))))
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     lefts, rights = np.full(leaves - 1, -1, np.int32), np.full(leaves - 1, -2, np.int32)
+    balanced, depths = draw(st.booleans()), [1, 1]
     for node in range(1, leaves - 1):  # Each node takes the place of a leaf, which becomes its left child.
-        leaf = ~int(random.integers(0, node + 1))
+        leaf = ~(int(np.argmin(depths)) if balanced else int(random.integers(0, node + 1)))
+        depths[~leaf] += 1
+        depths.append(depths[~leaf])
         for side in (lefts[:node], rights[:node]):
             side[side == leaf] = node
         lefts[node], rights[node] = leaf, ~(node + 1)
@@ -142,7 +152,7 @@ def draw_trees(draw: st.DrawFn) -> Tree:
 
 @examples(150)
 @given(trees=st.lists(draw_trees(), min_size=1, max_size=30), dtype=st.sampled_from(["float32", "float64"]),
-       outputs=st.integers(1, 3), wide=st.booleans(), count=st.sampled_from([1, 2, 12, 13, 63, 64, 65, 130]),
+       outputs=st.integers(1, 3), wide=st.booleans(), count=st.sampled_from([1, 2, 12, 13, 63, 64, 65, 130, 400]),
        large=st.sampled_from([1, 10, 256]))  # fmt: skip
 def test_any_ensemble(
     library: Any, trees: list[Tree], dtype: Any, outputs: int, wide: bool, count: int, large: int

@@ -19,8 +19,8 @@ from jax import lax
 
 from builder.base.arrays import Array
 from builder.importers.rewrites.custom_steps import TREE_ARRAYS, TREE_SUMS
-from builder.importers.trees.ensemble import Ensemble, Tree
-from builder.importers.trees.ranks import pack_trees
+from builder.importers.trees.ensemble import Ensemble, Tree, measure_depth
+from builder.importers.trees.ranks import PackedTrees, pack_trees
 
 _ZERO = 1e-35
 """The largest absolute value that is zero to LightGBM: kZeroThreshold of include/LightGBM/meta.h, as a float32."""
@@ -68,7 +68,7 @@ def _add_leaves(ensemble: Ensemble, x: Any, numbered: bool) -> list[Any]:
         sums = lax.scan(add, begin, (jnp.asarray(groups), jnp.swapaxes(values, 0, 1)))[0]
         return [sums, found - firsts] if numbered else [sums]
 
-    sums, *found = _call_step(TREE_SUMS, ensemble, sum_leaves, x)
+    sums, *found = _call_step(TREE_SUMS, pack_trees(ensemble, numbered=numbered), sum_leaves, x)
     if any(tree.numbers is not None for tree in trees):
         own = [np.arange(len(tree.leaves)) if tree.numbers is None else tree.numbers for tree in trees]
         found = [jnp.asarray(np.concatenate(own).astype(np.int32))[places + firsts] for places in found]
@@ -96,8 +96,7 @@ def transform_sums(ensemble: Ensemble, sums: Any) -> Any:
             return sums
 
 
-def _call_step(name: str, ensemble: Ensemble, decomposition: Callable[..., Any], x: Any) -> Any:
-    packed = pack_trees(ensemble)
+def _call_step(name: str, packed: PackedTrees, decomposition: Callable[..., Any], x: Any) -> Any:
     arrays = [getattr(packed, array) for array in TREE_ARRAYS]
     operands = [jnp.asarray(x, jnp.float32), *arrays]
     numbers = {"most_nodes": packed.most_nodes, "words": packed.words, "wide": packed.wide}
@@ -166,7 +165,7 @@ def _list_nodes(trees: Sequence[Tree], lowest: float) -> _Nodes:
     words, begins, counts = _pack_categories(trees)
     return _Nodes(
         np.array([n if len(tree.features) else ~m for tree, n, m in zip(trees, nodes, leaves, strict=True)], np.int32),
-        max(map(_measure_depth, trees), default=0),
+        max(map(measure_depth, trees), default=0),
         join([tree.features for tree in trees], np.int32),
         _avoid_subnormals(join([tree.thresholds for tree in trees], np.float32)),
         join(sides[0], np.int32),
@@ -198,11 +197,3 @@ def _pack_categories(trees: Sequence[Tree]) -> tuple[Array, Array, Array]:
             counts.append(size)
             words += [sum(1 << category % 32 for category in own or () if category // 32 == i) for i in range(size)]
     return np.array([*words, 0], np.uint32), np.array([*begins, 0], np.int32), np.array([*counts, 0], np.int32)
-
-
-def _measure_depth(tree: Tree) -> int:
-    depth, level = 0, np.zeros(min(1, len(tree.features)), np.int64)
-    while len(level):
-        children = np.concatenate([tree.lefts[level], tree.rights[level]])
-        level, depth = children[children >= 0], depth + 1
-    return depth

@@ -133,3 +133,12 @@ def _list_cuts(ensemble: Ensemble) -> dict[int, tuple[list[float], set[int], boo
             categories |= tree.categories.get(node, frozenset())
             cuts[feature] = thresholds, categories, missing or tree.missing[node] != "none"
     return cuts
+
+
+def measure_depth(tree: Tree) -> int:
+    """Return the most nodes on the way to a leaf."""
+    depth, level = 0, np.zeros(min(1, len(tree.features)), np.int64)
+    while len(level):
+        children = np.concatenate([tree.lefts[level], tree.rights[level]])
+        level, depth = children[children >= 0], depth + 1
+    return depth

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from builder.base.errors import ImportModelError
-from builder.importers.trees.ensemble import Ensemble, Missing, Tree
+from builder.importers.trees.ensemble import Ensemble, Missing, Tree, measure_depth
 
 LARGE = 256
 """The nodes from which on each row walks down a tree alone, but for its first nodes: the cost of a block grows with
@@ -26,6 +27,18 @@ nodes, that of a walk with depth. A smaller tree's leaves have numbers of one by
 
 _TOP = 63
 """CF_TOP in runtime/trees/trees.h."""
+
+_JOINED = 3
+"""CF_JOINED in runtime/trees/trees.h: the fewest levels of a complete tree."""
+
+_SPARSE = 4
+"""A tree is made complete if it then has at most so many leaves for each of its own."""
+
+_SMALL, _COMPLETE, _LARGE = range(3)
+"""cf_tree_kind in runtime/trees/trees.h."""
+
+_LANES = 16
+"""The fewest numbers of a column's thresholds, which the kernel loads as a vector."""
 
 _BYTE = 255
 _MOST = (1 << 16) - 1
@@ -60,12 +73,16 @@ class PackedTrees:
 
     @property
     def most_nodes(self) -> int:
-        """The most nodes of a tree that a block passes together: all of a small one, the first of a large one."""
-        return max((min(int(nodes), _TOP) if large else int(nodes) for nodes, large, *_ in self.trees), default=0)
+        """The most nodes of a tree that a block passes together: all of a small one, the first of another."""
+        nodes, kinds = self.trees[:, 0], self.trees[:, 1]
+        return int(np.where(kinds == _SMALL, nodes, np.minimum(nodes, _TOP)).max(initial=0))
 
 
-def pack_trees(ensemble: Ensemble) -> PackedTrees:
-    """Return what the kernel reads of an ensemble. Raises ImportModelError if it has too many columns."""
+def pack_trees(ensemble: Ensemble, *, numbered: bool = False) -> PackedTrees:
+    """Return what the kernel reads of an ensemble. Raises ImportModelError if it has too many columns.
+
+    ``numbered``: whether the kernel tells the leaves' numbers, which those of a complete tree are not.
+    """
     most = _MOST if any(len(tree.features) >= LARGE for tree in ensemble.trees) else _BYTE
     columns, thresholds, ranked = _rank_nodes(ensemble, most)
     if most == _BYTE and len(columns) > _BYTE:  # Many columns cost more time than ranks of two bytes.
@@ -73,19 +90,17 @@ def pack_trees(ensemble: Ensemble) -> PackedTrees:
     words = int(ranked[:, 1].max(initial=0)) >= _BYTE
     if len(columns) > _MOST:
         raise ImportModelError(f"The ensemble has {len(columns)} columns: {_MOST} can run.")
-    small, larges, trees, leaf = [np.empty((0, 4), np.int64)], [np.empty((0, 2), np.int32)], [], 0
-    small_end = large_end = node = 0
-    for tree, group in zip(ensemble.trees, ensemble.groups, strict=True):
-        count = len(tree.features)
-        own, large = ranked[node : node + count], count >= LARGE
-        trees.append((count, large, large_end if large else small_end, leaf, group))
-        if large:
-            larges.append(_make_large_slots(tree, own))
-            large_end += len(larges[-1])
-        else:
-            small.append(_make_small_slots(tree, own))
-            small_end += len(small[-1])
-        leaf, node = leaf + len(tree.leaves), node + count
+    small, large, trees, leaves = [np.empty((0, 4), np.int64)], [np.empty((0, 2), np.int32)], [], []
+    ends, leaf = {_SMALL: 0, _COMPLETE: 0}, 0
+    own = np.split(ranked, np.cumsum([len(tree.features) for tree in ensemble.trees])[:-1])
+    for tree, group, nodes in zip(ensemble.trees, ensemble.groups, own, strict=True):
+        packed = _pack_tree(tree, nodes, numbered)
+        kept = min(packed.kind, _COMPLETE)  # Large trees' slots are beside complete ones'.
+        trees.append((packed.nodes, packed.kind, ends[kept], leaf, group))
+        (small, large)[kept].append(packed.slots)
+        leaves.append(packed.leaves)
+        ends[kept] += len(packed.slots)
+        leaf += len(packed.leaves)
     bases = np.zeros(len(ensemble.bases)) if ensemble.base_last else np.array(ensemble.bases)
     dtype, slots = np.dtype(ensemble.dtype), np.concatenate(small)
     wide = words or int(slots[:, [0, 2, 3]].max(initial=0)) > _BYTE
@@ -94,8 +109,8 @@ def pack_trees(ensemble: Ensemble) -> PackedTrees:
         thresholds,
         np.array(trees, np.int32).reshape(-1, 5),
         slots.astype(np.uint16 if wide else np.uint8).reshape(-1).view(np.uint8),
-        np.concatenate(larges),
-        np.concatenate([tree.leaves for tree in ensemble.trees]).astype(dtype),
+        np.concatenate(large),
+        np.concatenate(leaves).astype(dtype),
         bases.astype(dtype),
         words,
         wide,
@@ -129,8 +144,9 @@ def _rank_nodes(ensemble: Ensemble, most: int) -> tuple[NDArray[np.int32], NDArr
             count, values = _pack_categories(own, bool(left))
             columns += [(feature, kind, left, compared, count, at, len(own))] * len(own)
         else:
-            values = _pad_thresholds(cuts[begin:end][differs[begin:end]])
+            values = _lay_out_thresholds(cuts[begin:end][differs[begin:end]])
             columns.append((feature, kind, left, 0, len(values), at, 1))
+            values = np.pad(values, (0, max(0, _LANES - len(values))))
         words.append(values)
         at += len(values)
     return np.array(columns, np.int32).reshape(-1, 7), np.concatenate(words).view(np.int32), ranked
@@ -158,10 +174,20 @@ def _key_nodes(ensemble: Ensemble) -> tuple[NDArray[np.int64], NDArray[np.float3
     return np.stack([features, kinds, lefts, chosen]).astype(np.int64), cuts, [frozenset(), *sets]
 
 
-def _pad_thresholds(thresholds: NDArray[np.float32]) -> NDArray[np.uint32]:
-    """Return the bits of thresholds, and of infinities up to a power of two."""
-    size = 1 << max(0, len(thresholds) - 1).bit_length()
-    return np.pad(thresholds, (0, size - len(thresholds)), constant_values=np.inf).view(np.uint32)
+def _lay_out_thresholds(thresholds: NDArray[np.float32]) -> NDArray[np.uint32]:
+    """Return the bits of sorted thresholds as the kernel searches them.
+
+    They are a binary tree in an array (Eytzinger's layout, https://arxiv.org/abs/1509.05053): the middle is number 1,
+    and behind number i are 2i and 2i + 1, the middles of the halves. Infinities fill up the last level.
+    """
+    levels = len(thresholds).bit_length()
+    places = np.arange(1 << levels)
+    places[0] = 1  # The number 0 is not used.
+    level = np.floor(np.log2(places)).astype(np.int64)
+    order = ((2 * (places - (1 << level)) + 1) << (levels - 1 - level)) - 1
+    filled = np.pad(thresholds, (0, len(order) - 1 - len(thresholds)), constant_values=np.inf)
+    laid_out: NDArray[np.float32] = filled[order]
+    return laid_out.view(np.uint32)
 
 
 def _measure_categories(categories: frozenset[int]) -> int:
@@ -182,6 +208,24 @@ def _pack_categories(sets: list[frozenset[int]], missing_left: bool) -> tuple[in
     return count, np.pad(bits.reshape(-1), (0, -bits.size % 4)).view(np.uint32)
 
 
+class _PackedTree(NamedTuple):
+    """A tree of ``nodes`` inner nodes, of a ``cf_tree_kind``, with its slots and leaves [leaves, width]."""
+
+    kind: int
+    nodes: int
+    slots: NDArray[Any]
+    leaves: NDArray[np.float64]
+
+
+def _pack_tree(tree: Tree, ranked: NDArray[np.int64], numbered: bool) -> _PackedTree:
+    count, levels = len(tree.features), measure_depth(tree)
+    if not numbered and levels >= _JOINED and 1 << levels <= _SPARSE * len(tree.leaves):
+        return _complete_tree(tree, ranked, levels)
+    if count >= LARGE:
+        return _PackedTree(_LARGE, count, _make_large_slots(tree, ranked), tree.leaves)
+    return _PackedTree(_SMALL, count, _make_small_slots(tree, ranked), tree.leaves)
+
+
 def _make_small_slots(tree: Tree, ranked: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the fields of the slots of a small tree: its nodes, each behind its parent, and then its leaves."""
     count, order = len(tree.features), _order_nodes(tree)
@@ -191,6 +235,20 @@ def _make_small_slots(tree: Tree, ranked: NDArray[np.int64]) -> NDArray[np.int64
     itself = np.arange(count, count + len(tree.leaves))
     leaves = np.column_stack([np.zeros((len(itself), 2), np.int64), itself, itself])
     return np.concatenate([np.column_stack([ranked, *children])[order], leaves])
+
+
+def _complete_tree(tree: Tree, ranked: NDArray[np.int64], levels: int) -> _PackedTree:
+    """Return a complete tree of ``levels``, two ``cf_complete_slot`` in a row: both sides of a leaf are that leaf."""
+    nodes = np.zeros(1, np.int64)
+    slots = []
+    for _ in range(levels):
+        inner = nodes >= 0
+        slots.append(np.where(inner[:, None], ranked[np.maximum(nodes, 0)], 0))
+        sides = [np.where(inner, side[np.maximum(nodes, 0)], nodes) for side in (tree.lefts, tree.rights)]
+        nodes = np.column_stack(sides).reshape(-1)
+    pairs = np.concatenate([*slots, np.zeros((1, 2), np.int64)]).astype(np.uint16)
+    rows = pairs.reshape(-1).view(np.int32).reshape(-1, 2)
+    return _PackedTree(_COMPLETE, len(nodes) - 1, rows, tree.leaves[~nodes])
 
 
 def _make_large_slots(tree: Tree, ranked: NDArray[np.int64]) -> NDArray[np.int32]:

@@ -30,6 +30,13 @@ INLINE row_bytes take_number(row_bytes numbers, row_mask here, row_bytes number)
     return (row_bytes)_mm512_mask_mov_epi8((__m512i)numbers, here, (__m512i)number);
 }
 
+/* Adds a power of two to the numbers of some rows, whose bit it is. */
+INLINE row_bytes set_bit(row_bytes numbers, row_mask here, uint8_t bit) {
+    return (row_bytes)_mm512_mask_add_epi8((__m512i)numbers, here, (__m512i)numbers, _mm512_set1_epi8((char)bit));
+}
+
+INLINE row_mask no_row(void) { return 0; }
+
 INLINE row_mask every_row(void) { return ~UINT64_C(0); }
 #else
 typedef row_bytes row_mask; /* a byte for each row */
@@ -45,6 +52,12 @@ INLINE row_mask compare_words(const uint16_t *ranks, uint16_t rank) {
 }
 
 INLINE row_bytes take_number(row_bytes numbers, row_mask here, row_bytes number) { return numbers | (here & number); }
+
+INLINE row_bytes set_bit(row_bytes numbers, row_mask here, uint8_t bit) {
+    return numbers | (here & ((row_bytes){0} + bit));
+}
+
+INLINE row_mask no_row(void) { return (row_mask){0}; }
 
 INLINE row_mask every_row(void) { return (row_mask){0} - 1; }
 #endif
@@ -77,6 +90,48 @@ INLINE row_bytes pass_block(const int words, const int wide, const void *slots, 
     for (int32_t leaf = 1; leaf <= nodes; leaf++) {
         number += one;
         numbers = take_number(numbers, masks[nodes + leaf], number);
+    }
+    return numbers;
+}
+
+/* The rows of `here` that go right at a node. */
+INLINE row_mask find_right(const int words, const cf_complete_slot *slot, const void *ranks, row_mask here) {
+    return here & ~compare_ranks(words, ranks, slot->column, slot->rank);
+}
+
+/*
+ * The ways of all rows through the first `nodes` of a complete tree, which are CF_JOINED levels or more: a bit for each
+ * level, the last of them the lowest. The last levels need no memory for masks.
+ */
+INLINE row_bytes pass_complete(const int words, const cf_complete_slot *slots, int32_t nodes, const void *ranks,
+                               row_mask *masks) {
+    const int64_t last = (nodes + 1) >> CF_JOINED;
+    row_bytes numbers = {0};
+    masks[0] = every_row();
+    for (int64_t first = 1; first < last; first *= 2) {
+        row_mask bit = no_row();
+        for (int64_t i = first - 1; i < 2 * first - 1; i++) {
+            const row_mask here = masks[i], right = find_right(words, slots + i, ranks, here);
+            masks[2 * i + 1] = here & ~right;
+            masks[2 * i + 2] = right;
+            bit |= right;
+        }
+        numbers = set_bit(numbers, bit, (uint8_t)((nodes + 1) / 2 / first));
+    }
+    row_mask bits[CF_JOINED] = {no_row(), no_row(), no_row()};
+    for (int64_t i = last - 1; i < 2 * last - 1; i++) {
+        const row_mask here = masks[i], right = find_right(words, slots + i, ranks, here), left = here & ~right;
+        const row_mask right_of_left = find_right(words, slots + 2 * i + 1, ranks, left);
+        const row_mask right_of_right = find_right(words, slots + 2 * i + 2, ranks, right);
+        bits[2] |= right;
+        bits[1] |= right_of_left | right_of_right;
+        bits[0] |= find_right(words, slots + 4 * i + 3, ranks, left & ~right_of_left);
+        bits[0] |= find_right(words, slots + 4 * i + 4, ranks, right_of_left);
+        bits[0] |= find_right(words, slots + 4 * i + 5, ranks, right & ~right_of_right);
+        bits[0] |= find_right(words, slots + 4 * i + 6, ranks, right_of_right);
+    }
+    UNROLL for (int level = 0; level < CF_JOINED; level++) {
+        numbers = set_bit(numbers, bits[level], (uint8_t)(1 << level));
     }
     return numbers;
 }

@@ -3,12 +3,7 @@
 #define COLDFORGE_RANK_H
 
 #include "fused/vector.h"
-#include "trees/trees.h"
-
-enum { CF_RANKED = 16 /* values that are searched for at the same time: one search is a chain of loads */ };
-
-/* Has a number kept in a register: compilers make jumps of masks, which are guessed wrong, and vectors of walks. */
-#define KEEP(number) __asm__("" : "+r"(number))
+#include "trees/search.h"
 
 INLINE int is_missing(const cf_tree_column *c, float x) {
     if (c->missing == CF_MISSING_NONE) return 0;
@@ -24,79 +19,6 @@ INLINE const uint8_t *find_bits(const cf_trees_data *d, const cf_tree_column *c,
         row = known ? 2 + (int64_t)x : 1;
     }
     return (const uint8_t *)(d->thresholds + c->thresholds) + row * ((c->alike + 7) / 8);
-}
-
-/* Searches for CF_RANKED values of a column at once. */
-INLINE void search_any(const float *thresholds, int32_t count, const float *x, int32_t *below) {
-    float values[CF_RANKED];
-    UNROLL for (int i = 0; i < CF_RANKED; i++) values[i] = x[i] == x[i] ? x[i] : 0;
-    for (int32_t half = count / 2; half > 0; half /= 2) {
-        UNROLL for (int i = 0; i < CF_RANKED; i++) below[i] += thresholds[below[i] + half - 1] < values[i] ? half : 0;
-    }
-    UNROLL for (int i = 0; i < CF_RANKED; i++) below[i] += thresholds[below[i]] < values[i];
-}
-
-#if defined(__AVX512F__)
-enum { CF_COARSE = 32 };
-
-/* The same, with every so many of the thresholds in two registers: loads of single numbers are what takes time. */
-INLINE void search(const float *thresholds, int32_t count, const float *x, int32_t *below) {
-    if (count < 2 * CF_COARSE) {
-        search_any(thresholds, count, x, below);
-        return;
-    }
-    const int32_t step = count / CF_COARSE;
-    const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    const __m512i ends = _mm512_mullo_epi32(lanes, _mm512_set1_epi32(step));
-    const __m512 low = _mm512_i32gather_ps(ends, thresholds + step - 1, 4);
-    const __m512 high = _mm512_i32gather_ps(ends, thresholds + step - 1 + step * CF_COARSE / 2, 4);
-    const __m512 loaded = _mm512_loadu_ps(x);
-    const __m512 value = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(loaded, loaded, _CMP_ORD_Q), loaded);
-    __m512i at = _mm512_setzero_si512();
-    UNROLL for (int half = CF_COARSE / 2; half > 0; half /= 2) {
-        const __m512i last = _mm512_add_epi32(at, _mm512_set1_epi32(half - 1));
-        const __mmask16 above = _mm512_cmp_ps_mask(_mm512_permutex2var_ps(low, last, high), value, _CMP_LT_OQ);
-        at = _mm512_mask_add_epi32(at, above, at, _mm512_set1_epi32(half));
-    }
-    at = _mm512_mullo_epi32(at, _mm512_set1_epi32(step));
-    for (int32_t half = step / 2; half > 0; half /= 2) {
-        const __m512 compared = _mm512_i32gather_ps(at, thresholds + half - 1, 4);
-        const __mmask16 above = _mm512_cmp_ps_mask(compared, value, _CMP_LT_OQ);
-        at = _mm512_mask_add_epi32(at, above, at, _mm512_set1_epi32(half));
-    }
-    const __mmask16 above = _mm512_cmp_ps_mask(_mm512_i32gather_ps(at, thresholds, 4), value, _CMP_LT_OQ);
-    _mm512_storeu_si512(below, _mm512_mask_add_epi32(at, above, at, _mm512_set1_epi32(1)));
-}
-#else
-INLINE void search(const float *thresholds, int32_t count, const float *x, int32_t *below) {
-    search_any(thresholds, count, x, below);
-}
-#endif
-
-/* Searches for the values of `columns` of one row, which may be fewer than CF_RANKED, at once. */
-INLINE void search_columns(const cf_trees_data *d, const cf_tree_column *columns, int64_t count, const float *x,
-                           int32_t *below) {
-    const float *thresholds[CF_RANKED];
-    float values[CF_RANKED];
-    int32_t counts[CF_RANKED], most = 0;
-    for (int64_t i = 0; i < CF_RANKED; i++) {
-        const cf_tree_column *column = columns + (i < count ? i : 0);
-        const float value = x[column->feature];
-        values[i] = value == value ? value : 0;
-        thresholds[i] = d->thresholds + column->thresholds;
-        counts[i] = column->count;
-        most = counts[i] > most ? counts[i] : most;
-        below[i] = 0;
-    }
-    for (int32_t half = most / 2; half > 0; half /= 2) {
-        for (int i = 0; i < CF_RANKED; i++) {
-            const int32_t step = half < counts[i] ? half : 0;
-            const int32_t at = below[i] + step - (step > 0);
-            below[i] += thresholds[i][at] < values[i] ? step : 0;
-            KEEP(below[i]);
-        }
-    }
-    for (int i = 0; i < CF_RANKED; i++) below[i] += thresholds[i][below[i]] < values[i];
 }
 
 /* ranks[column] of a row, or ranks[column][row] of a block's rows. */
@@ -116,8 +38,8 @@ INLINE void search_columns(const cf_trees_data *d, const cf_tree_column *columns
                 }                                                                                                      \
                 continue;                                                                                              \
             }                                                                                                          \
-            for (count = 1; count < CF_RANKED && c + count < t->columns && !columns[count].categories;) count++;       \
-            int32_t below[CF_RANKED];                                                                                  \
+            for (count = 1; count < CF_COLUMNS && c + count < t->columns && !columns[count].categories;) count++;      \
+            int32_t below[CF_COLUMNS];                                                                                 \
             search_columns(d, columns, count, x, below);                                                               \
             for (int64_t i = 0; i < count; i++) {                                                                      \
                 const RANK_TYPE absent = columns[i].missing_left ? 0 : MOST;                                           \
@@ -151,7 +73,7 @@ INLINE void search_columns(const cf_trees_data *d, const cf_tree_column *columns
             }                                                                                                          \
             for (int64_t row = 0; row < rows; row += CF_RANKED) {                                                      \
                 float values[CF_RANKED];                                                                               \
-                int32_t below[CF_RANKED] = {0};                                                                        \
+                int32_t below[CF_RANKED];                                                                              \
                 for (int64_t i = 0; i < CF_RANKED; i++) {                                                              \
                     const int64_t at = row + i < rows ? row + i : row;                                                 \
                     values[i] = x[at * t->features + column->feature];                                                 \
@@ -159,7 +81,7 @@ INLINE void search_columns(const cf_trees_data *d, const cf_tree_column *columns
                 search(d->thresholds + column->thresholds, column->count, values, below);                              \
                 const int32_t absent = column->missing_left ? 0 : MOST, zero = column->missing == CF_MISSING_ZERO;     \
                 const int32_t most = column->missing == CF_MISSING_NONE ? 0 : -1;                                      \
-                UNROLL for (int i = 0; i < CF_RANKED; i++) {                                                           \
+                for (int i = 0; i < CF_RANKED; i++) {                                                                  \
                     const float x_i = values[i];                                                                       \
                     const int32_t gone = -((x_i != x_i) | (zero & (x_i <= 1e-35f) & (x_i >= -1e-35f))) & most;         \
                     ranks[row + i] = (RANK_TYPE)((absent & gone) | (below[i] & ~gone));                                \

@@ -6,10 +6,11 @@
 #define COLDFORGE_WALK_H
 
 #include "fused/vector.h"
-#include "trees/rank.h"
+#include "trees/search.h"
 
 enum {
     CF_WALKS = 8,
+    CF_COMPLETE_WALKS = 16,
     CF_LARGE_WALKS = 32 /* of rows in one large tree, whose slots come from caches that are farther away */
 };
 
@@ -49,6 +50,40 @@ INLINE void walk_small(const int words, const int wide, const cf_walk *walk, int
         }
     }
     UNROLL for (int i = 0; i < CF_WALKS; i++) slots[i] = (int32_t)at[i];
+}
+
+/* Takes a step of a walk down a complete tree, of a row whose ranks are `stride` apart. */
+INLINE uint32_t step_complete(const int words, const cf_complete_slot *slots, const void *ranks, int64_t stride,
+                              int64_t row, uint32_t at) {
+    const cf_complete_slot slot = slots[at];
+    const uint32_t rank = rank_at(words, ranks, slot.column * stride + row);
+    return 2 * at + 1 + (rank > slot.rank);
+}
+
+/* Finds the numbers of the leaves in complete trees of `nodes` each. */
+INLINE void walk_complete(const int words, const cf_walk *walk, int32_t nodes, int32_t *leaves) {
+    uint32_t at[CF_WALKS] = {0};
+    for (int32_t first = 1; first <= nodes; first *= 2) {
+        UNROLL for (int i = 0; i < CF_WALKS; i++) {
+            at[i] = step_complete(words, walk->slots[i], walk->ranks[i], 1, 0, at[i]);
+            KEEP(at[i]);
+        }
+    }
+    UNROLL for (int i = 0; i < CF_WALKS; i++) leaves[i] = (int32_t)at[i] - nodes;
+}
+
+/* The same for CF_COMPLETE_WALKS rows in one complete tree, which have passed its first `top` nodes: see walk_rows. */
+INLINE void walk_complete_rows(const int words, const cf_complete_slot *slots, const void *ranks, const uint8_t *from,
+                               int32_t top, int32_t nodes, int32_t *leaves) {
+    uint32_t at[CF_COMPLETE_WALKS];
+    UNROLL for (int i = 0; i < CF_COMPLETE_WALKS; i++) at[i] = (uint32_t)top + from[i];
+    for (int32_t first = top + 1; first <= nodes; first *= 2) {
+        UNROLL for (int i = 0; i < CF_COMPLETE_WALKS; i++) {
+            at[i] = step_complete(words, slots, ranks, CF_TREE_ROWS, i, at[i]);
+            KEEP(at[i]);
+        }
+    }
+    UNROLL for (int i = 0; i < CF_COMPLETE_WALKS; i++) leaves[i] = (int32_t)at[i] - nodes;
 }
 
 /* Takes a step of a walk down a large tree, of a row whose ranks are `stride` apart; -1, or 0 if it was at a leaf. */

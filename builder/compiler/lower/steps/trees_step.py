@@ -13,8 +13,11 @@ from builder.compiler.lower.steps.custom_call_step import CustomCall, reads_call
 from builder.compiler.lower.steps.printing import format_kernel_call
 from builder.importers.rewrites.custom_steps import TREE_ARRAYS, TREE_SUMS
 
-_ROWS = 64
-"""CF_TREE_ROWS in runtime/trees/trees.h."""
+_ROWS, _BLOCKS = 64, 16
+"""CF_TREE_ROWS and CF_TREE_BLOCKS in runtime/trees/trees.h."""
+
+_NEAR = 1 << 17
+"""Bytes of the ranks and sums of a thread's blocks, so that they stay in a near cache."""
 
 _DTYPES = ("float32", "int32", "int32", "int32", "uint8", "int32")
 
@@ -24,7 +27,7 @@ class TreesStep(Step):
     """The sums of leaves for each of ``rows`` rows ``x``; see ``cf_trees`` and its data in runtime/trees/trees.h.
 
     ``arrays``: those of TREE_ARRAYS. ``indices``: int32 [rows, trees], the number of each tree's leaf.
-    ``thread_scratch``: bytes of scratch for each thread.
+    ``thread_scratch``: bytes of scratch for each thread, of up to ``blocks`` blocks.
     """
 
     x: Reads[Buffer]
@@ -39,6 +42,7 @@ class TreesStep(Step):
     words: bool
     wide: bool
     doubles: bool
+    blocks: int
     thread_scratch: int
     scratch: Scratch[Buffer]
     indices: Writes[Buffer | None] = None
@@ -47,7 +51,7 @@ class TreesStep(Step):
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
         """Return the lines of C that run the step."""
-        names = ("rows", "features", "columns", "trees", "outputs", "width", "words", "wide", "doubles")
+        names = ("rows", "features", "columns", "trees", "outputs", "width", "words", "wide", "doubles", "blocks")
         values: Mapping[str, object] = {name: int(getattr(self, name)) for name in names}
         buffers = {"x": self.x, **dict(zip(TREE_ARRAYS, self.arrays, strict=True)), "sums": self.sums}
         if self.indices:
@@ -74,7 +78,9 @@ def _read_sums(call: CustomCall) -> TreesStep:
     words, most_nodes = bool(call.config["words"]), int(call.config["most_nodes"])
     doubles = bases.buffer.size == 8 * outputs
     ranks, sums_size = columns.dims[0] * (2 if words else 1), outputs * (8 if doubles else 4)
-    size = _ROWS * (ranks + sums_size + 2 * most_nodes + 1)
+    block, total = _ROWS * (ranks + sums_size), -(-rows // _ROWS)
+    blocks = max(1, min(_BLOCKS, total, _NEAR // block))
+    size = blocks * block + _ROWS * (2 * most_nodes + 1)
     return TreesStep(
         call.name,
         x.buffer,
@@ -89,7 +95,8 @@ def _read_sums(call: CustomCall) -> TreesStep:
         words=words,
         wide=bool(call.config["wide"]),
         doubles=doubles,
+        blocks=blocks,
         thread_scratch=size,
-        scratch=call.scratch(size * min(MAX_THREADS, -(-rows // _ROWS))),
+        scratch=call.scratch(size * min(MAX_THREADS, total)),
         indices=indices[0].buffer if indices else None,
     )

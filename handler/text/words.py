@@ -7,7 +7,7 @@ its kind, and then a line of JSON; a model of several signatures has a line for 
     inputs     the model's inputs of strings: "name", and "shape" of one item
     constants  arrays that steps read: "shape", and "strings" or "numbers"
     tables     "keys" and "values", or the "first" value where they count up
-    steps      "op", "of": the numbers of the values that it reads, and its attributes: see strings.py and arrays.py
+    steps      "op", "of": the numbers of the values that it reads, and its attributes: see the modules of ``OPS``
     outputs    the number of the value that each "feed" of the library gets; with a "pad", it is a row of the text's own
                length, which is filled up, and with "truncate" cut off if it is longer than the model takes
     checks     values in which -1 stands for a word that the model does not know, though it asserts that it knows all
@@ -34,6 +34,7 @@ from .arrays import OPS as ARRAY_OPS
 from .arrays import Array, estimate_memory
 from .strings import OPS as STRING_OPS
 from .strings import compile_pattern
+from .terms import OPS as TERM_OPS
 
 if TYPE_CHECKING:
     from ..description import Port
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 FILE = "model.words"
 KIND = "words"
-OPS = {**ARRAY_OPS, **STRING_OPS}
+OPS = {**ARRAY_OPS, **STRING_OPS, **TERM_OPS}
 
 LONGEST = 200_000
 """The most bytes of a string: cut into characters, through thirty steps, it takes 400 times as much memory."""

@@ -260,7 +260,7 @@ def ops_of(prepared: bytes) -> list[str]:
     return [
         f"{step['op']} of {len(recipe['tables'][step['table']]['keys']):,}" if "table" in step else step["op"]
         for step in recipe["steps"]
-        if step["op"].startswith((*_ON_STRINGS, "Fingerprint", "Lookup"))
+        if step["op"].startswith((*_ON_STRINGS, "CountTerms", "Fingerprint", "Lookup"))
     ]
 
 

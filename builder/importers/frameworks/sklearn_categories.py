@@ -108,17 +108,17 @@ def number_categories(model: Any, columns: Sequence[int], categories: CategoryCo
                 (name, number_categories(step, own, categories))
                 for (name, step), own in reversed([*zip(model.steps, before, strict=True)])
             ]  # Imputers come last: what they insert may be no category of the encoder behind them.
-            return _copy_with(model, steps=steps[::-1])
+            return copy_with(model, steps=steps[::-1])
         case compose.ColumnTransformer():
             return _number_transformers(model, columns, categories)
         case pipeline.FeatureUnion():
             steps = [(name, number_categories(step, columns, categories)) for name, step in model.transformer_list]
-            return _copy_with(model, transformer_list=steps)
+            return copy_with(model, transformer_list=steps)
         case impute.SimpleImputer() if model.statistics_.dtype == object:
             values = [
                 categories.number_value(value, _find_column(columns, i)) for i, value in enumerate(model.statistics_)
             ]
-            return _copy_with(model, statistics_=np.array(values), missing_values=np.nan)
+            return copy_with(model, statistics_=np.array(values), missing_values=np.nan)
         case preprocessing.OneHotEncoder() | preprocessing.OrdinalEncoder() | preprocessing.TargetEncoder():
             return _number_encoder(model, columns, categories)
         case _ if isinstance(model, BINNED) and model.is_categorical_ is not None:
@@ -126,7 +126,7 @@ def number_categories(model: Any, columns: Sequence[int], categories: CategoryCo
             name, encoder, selected = preprocessor.transformers_[0]
             encoder = _forget_unseen(encoder, model._bin_mapper)
             parts = [(name, encoder, selected), ("numerical", "passthrough", preprocessor.transformers_[1][2])]
-            return _copy_with(model, _preprocessor=_copy_with(preprocessor, transformers_=parts))
+            return copy_with(model, _preprocessor=copy_with(preprocessor, transformers_=parts))
     return model
 
 
@@ -158,10 +158,11 @@ def _number_transformers(model: Any, columns: Sequence[int], categories: Categor
         if len(indices):
             step = number_categories(step, [columns[i] for i in indices] if columns else (), categories)
         parts.append((name, step, selected))
-    return _copy_with(model, transformers_=parts)
+    return copy_with(model, transformers_=parts)
 
 
-def _copy_with(model: Any, **attributes: Any) -> Any:
+def copy_with(model: Any, **attributes: Any) -> Any:
+    """Return a copy of an estimator with other ``attributes``."""
     changed = copy.copy(model)
     for name, value in attributes.items():
         setattr(changed, name, value)
@@ -186,9 +187,9 @@ def _make_lenient(encoder: Any) -> Any:
     match encoder:
         case preprocessing.OneHotEncoder():
             unknown = "ignore" if encoder.handle_unknown == "error" else encoder.handle_unknown
-            changed = _copy_with(encoder, handle_unknown=unknown, sparse_output=True)
+            changed = copy_with(encoder, handle_unknown=unknown, sparse_output=True)
         case preprocessing.OrdinalEncoder() if encoder.handle_unknown == "error":
-            changed = _copy_with(encoder, handle_unknown="use_encoded_value", unknown_value=np.nan, dtype=np.float64)
+            changed = copy_with(encoder, handle_unknown="use_encoded_value", unknown_value=np.nan, dtype=np.float64)
         case _:
             changed = copy.copy(encoder)
     return changed.set_output(transform="default")

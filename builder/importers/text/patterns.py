@@ -56,10 +56,13 @@ def _iterate_steps(part: Any) -> Iterator[dict[str, Any]]:
         yield part
 
 
-def search_cost(pattern: str) -> tuple[int, int]:
-    """Return the cost and slope of ``pattern``, as in ``TranslatedPattern``. Raises ValueError if it is unbounded."""
+def search_cost(pattern: str, *, nested: bool = True) -> tuple[int, int]:
+    """Return the cost and slope of ``pattern``, as in ``TranslatedPattern``. Raises ValueError if it is unbounded.
+
+    ``nested``: whether a set may contain others, as in Oniguruma; in Python's patterns, a [ there is a character.
+    """
     try:
-        return bound_comparisons(_Oniguruma(_SPACES.sub(r"\\s+", pattern)).parse_pattern().last)
+        return bound_comparisons(_Oniguruma(_SPACES.sub(r"\\s+", pattern), nested=nested).parse_pattern().last)
     except NotTranslatedError as error:
         raise ValueError(
             f"its pattern {pattern!r} has what may take too long for some texts, or is not known here: {error}. Write "
@@ -69,6 +72,10 @@ def search_cost(pattern: str) -> tuple[int, int]:
 
 class _Oniguruma(RegexParser):
     """A parser of Oniguruma's patterns that only bounds the time: its parts have no ``text``."""
+
+    def __init__(self, pattern: str, *, nested: bool) -> None:
+        super().__init__(pattern)
+        self.nested = nested
 
     def _match_next(self, expression: re.Pattern[str]) -> re.Match[str] | None:
         match = expression.match(self.pattern, self.at)
@@ -119,4 +126,4 @@ class _Oniguruma(RegexParser):
             character = self._take_character()
             if character == "\\":
                 self._take_character()
-            depth += (character == "[") - (character == "]")
+            depth += (self.nested and character == "[") - (character == "]")

@@ -189,7 +189,7 @@ class FeedSpec:
     lengths: Annotated[tuple[int, ...], ListKind(IntegerKind(1, 2**20)), Otherwise("such a model is refused")] = ()
     """Of an input of strings whose texts become as many numbers as they have words: how many these may be, such as
     `[16, 64, 256]`, ascending. The library holds the model for each, and the function takes the smallest that holds the
-    texts of a run. See `coldforge docs strings`."""
+    texts of a run. See `coldforge docs strings`. A model that counts different words needs none."""
     truncate: bool = False
     """Whether a text that becomes more numbers than the largest of `lengths` is cut off. If not, it is refused, with
     status 422."""

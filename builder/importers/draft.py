@@ -117,6 +117,7 @@ def draft_spec(
     if any(feed.columns for feed in ports.feeds):
         batches = _TABLE_BATCHES
         notes["model.batch"] = "A request may have any number of rows: many run together, a single one alone."
+    unknown = ports.have_strings and not ports.labels
     spec = ModelSpec(
         path=toml,
         name=name,
@@ -128,7 +129,7 @@ def draft_spec(
         fetches=tuple(FetchSpec(fetch.name) for fetch in ports.fetches) if form == "graph_def" else (),
         image=image,
         text=text,
-        outputs=() if ports.have_strings else _draft_outputs(ports, name, notes, image is not None),
+        outputs=() if unknown else _draft_outputs(ports, name, notes, image is not None),
     )
     if spec.fetches:
         notes["fetches.0"] = "Found as what nothing else in the graph reads: keep those you want."

@@ -128,7 +128,7 @@ def write_frozen(
     frozen.config_path.write_text(_format_config(frozen))
     if states:
         save_arrays(frozen.state_path, {str(i): initial[state.tensor] for i, state in enumerate(states)})
-    if raw.samples and not strings:
+    if raw.samples:
         save_arrays(frozen.examples_path, dict(_split_samples(raw.samples, {p.spec.name: p.spec.shape for p in feeds})))
     frozen.save()
     return frozen

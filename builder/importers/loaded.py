@@ -13,6 +13,7 @@ from builder.base.errors import ImportModelError
 from builder.config.tensor import IndexRange, c_identifier
 from builder.importers.lookup_tables import LookupTable
 from builder.importers.ports import ModelPorts
+from builder.importers.strings.counted_terms import TermSteps
 from builder.importers.variables_state import Variable
 
 Shape = tuple[int, ...]
@@ -51,10 +52,14 @@ class RawGraph:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model that was read; ``freeze`` returns its graph for static shapes of all feeds."""
+    """A model that was read; ``freeze`` returns its graph for static shapes of all feeds.
+
+    ``terms``: the steps from its texts to the counts that its graph takes, if it has any.
+    """
 
     ports: ModelPorts
     freeze: Callable[[Mapping[str, Shape]], RawGraph]
+    terms: TermSteps | None = None
 
 
 def make_names_unique(names: list[str]) -> list[str]:

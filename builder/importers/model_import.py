@@ -50,14 +50,17 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     origin, warnings = loaded.ports.origin, (*loaded.ports.warnings, *describe_fixed_batch(loaded.ports, spec))
     loaded, spec = with_constant_feeds(loaded, spec)
     loaded, examples = without_examples(loaded, spec)
-    if loaded.ports.have_strings:
+    terms = loaded.terms
+    if loaded.ports.have_strings and not terms:
         loaded = without_strings(loaded, spec)
     shapes = pin_shapes(loaded.ports, spec)
+    if terms:
+        _, shapes = terms.pin_feeds(loaded.ports, shapes, spec.feeds)
     fetches = _choose_fetches(loaded.ports, spec)
     raw = replace_written_numbers(loaded.freeze(shapes))
     words, of_words = None, frozenset[str]()
     strings = string_feeds(raw)
-    lengths = lengths_of(spec.feeds, strings)
+    lengths = lengths_of(spec.feeds, [*terms.terms] if terms else strings)
     if strings:
         words = cut_words(raw, shapes, [raw.fetches[name] for name in fetches.values()], lengths)
         # The model's own names of the fetches that have a row for each word of a text.
@@ -72,6 +75,9 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     if examples:
         require_equal_answers(examples, words, list(fetches.values()))
     inputs = words.inputs if words else ()
+    if terms:
+        terms.write_steps(raw.samples, folder)
+        raw, inputs = replace(raw, samples=terms.fit_samples(raw.samples, shapes)), terms.make_ports(spec.batch)
     example_port = examples.make_input({*raw.feeds, *(port.name for port in inputs)}) if examples else None
     graph = write_frozen(raw, shapes, fetches, spec, folder, inputs, example_port)
     check_outputs(spec, graph)

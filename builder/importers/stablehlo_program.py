@@ -18,6 +18,7 @@ import numpy as np
 
 from builder.base.arrays import Array, save_arrays
 from builder.base.errors import ImportModelError
+from builder.base.records import read_part
 from builder.base.tf import import_tensorflow, tf
 from builder.config.tensor import IndexRange
 from builder.importers.graph import MODEL_SCOPE
@@ -25,6 +26,7 @@ from builder.importers.loaded import LoadedModel, RawGraph, Shape
 from builder.importers.lookup_tables import LookupTable
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import copy_message
+from builder.importers.strings.counted_terms import TermSteps
 from builder.importers.variables_state import Variable
 
 NODE = "program"
@@ -53,8 +55,8 @@ class StableHloProgram:
     calling convention of ``XlaCallModule``. ``ports``: the model's ports, with open dimensions. ``feeds`` and
     ``fetches``: the program's inputs and outputs in the same order, all shapes static.
     ``symbols``: of a feed that the program encodes as one-hot, how many numbers from 0 on it has codes for.
-    ``runtime``: the program for the compiler, if it is another one. ``samples`` and
-    ``vocabularies``: see FrameworkModel.
+    ``runtime``: the program for the compiler, if it is another one. ``samples``,
+    ``vocabularies`` and ``terms``: see FrameworkModel.
     """
 
     module: bytes
@@ -68,6 +70,7 @@ class StableHloProgram:
     runtime: RuntimeProgram | None = None
     samples: Mapping[str, Array] = field(default_factory=dict)
     vocabularies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    terms: TermSteps | None = None
 
     def save(self, folder: Path) -> None:
         """Write the program to ``folder``, from which ``load`` reads it."""
@@ -85,6 +88,7 @@ class StableHloProgram:
             "static": static,
             "symbols": self.symbols,
             "vocabularies": self.vocabularies,
+            "terms": self.terms and asdict(self.terms),
         }
         (folder / _PORTS).write_text(json.dumps(says))
 
@@ -98,6 +102,7 @@ class StableHloProgram:
             ports, version = ModelPorts.from_json(says["ports"]), int(says["version"])
             symbols = {str(name): int(count) for name, count in says.get("symbols", {}).items()}
             words = {str(name): tuple(map(str, texts)) for name, texts in says.get("vocabularies", {}).items()}
+            terms = read_part(TermSteps, says["terms"]) if says["terms"] else None
             module = (folder / _MODULE).read_bytes()
             runtime = None
             if (folder / _RUNTIME_MODULE).exists():
@@ -105,7 +110,7 @@ class StableHloProgram:
                     (folder / _RUNTIME_MODULE).read_bytes(), _load_arrays(folder / _RUNTIME_WEIGHTS)
                 )
             static_ports = static.feeds, static.fetches
-            return cls(module, version, weights, ports, *static_ports, symbols, states, runtime, samples, words)
+            return cls(module, version, weights, ports, *static_ports, symbols, states, runtime, samples, words, terms)
         except (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
             raise ImportModelError("The process that read the model left no program that can be read.") from error
 
@@ -118,7 +123,7 @@ def _load_arrays(path: Path) -> dict[str, Array]:
 def open_program(folder: Path) -> LoadedModel:
     """Read the model whose program is in ``folder``, or raise ImportModelError."""
     program = StableHloProgram.load(folder)
-    return LoadedModel(program.ports, lambda shapes: _freeze_program(program, shapes))
+    return LoadedModel(program.ports, lambda shapes: _freeze_program(program, shapes), program.terms)
 
 
 def _freeze_program(program: StableHloProgram, shapes: Mapping[str, Shape]) -> RawGraph:
@@ -168,7 +173,8 @@ def _freeze_program(program: StableHloProgram, shapes: Mapping[str, Shape]) -> R
         ranges={
             port.name: (IndexRange(0, 1, 1, 0, max(port.rows, 1) - 1),) for port in program.ports.feeds if port.rows
         }
-        | {name: (IndexRange(0, 1, 1, -1, len(table.keys) - 1),) for name, table in tables.items()},
+        | {name: (IndexRange(0, 1, 1, -1, len(table.keys) - 1),) for name, table in tables.items()}
+        | (program.terms.ranges if program.terms else {}),
         symbols={name: count for name, count in program.symbols.items() if name not in tables},
         quantised={port.name: port.quantised for port in program.ports.fetches if port.quantised},
         samples=program.samples,

@@ -83,8 +83,12 @@ def convert_model(spec: ModelSpec, path: Path) -> None:
     shapes = pin_shapes(model.ports, drop_constants(spec))
     function = model.make_function()
     function = make_channels_last(function) if model.channels_first else function
-    program = make_program(function, number_strings(model.ports), shapes, model.states)
+    ports = number_strings(model.ports)
+    if model.terms:
+        ports, shapes = model.terms.pin_feeds(model.ports, shapes, spec.feeds)
+    program = make_program(function, ports, shapes, model.states)
     program = replace(program, ports=model.ports, samples=model.samples, vocabularies=model.vocabularies)
+    program = replace(program, terms=model.terms)
     program.save(Path.cwd())
 
 

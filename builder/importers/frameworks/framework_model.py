@@ -13,6 +13,7 @@ import numpy as np
 from builder.base.arrays import Array, save_arrays
 from builder.importers.loaded import make_names_unique
 from builder.importers.ports import GraphFacts, ModelPorts, PortInfo
+from builder.importers.strings.counted_terms import TermSteps
 
 ASKED, ANSWERED = "asked.npz", "answered.npz"
 """The files of the inputs of every case, and of its answers; an array is named ``<case>/<number>`` in both."""
@@ -41,6 +42,8 @@ class FrameworkModel:
 
     Such a feed is int64 to the function and to ``answer``: the number of a string, or -1 for one that is unknown.
     """
+    terms: TermSteps | None = None
+    """The steps for feeds of texts, which are the counts of their terms to the function and to ``answer``."""
 
     def fix_feeds(self, values: Mapping[str, Array]) -> FrameworkModel:
         """Return the model without the inputs of ``values``, which always have these values."""

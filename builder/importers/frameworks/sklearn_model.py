@@ -1,11 +1,13 @@
 """Reads models of scikit-learn, from .skops or pickled files: ports and a JAX function; scikit-learn itself answers.
 
-Texts are numbers to the function: their places in the ``categories`` of the feed.
+Texts are numbers to the function: their places in the ``categories`` of the feed, or the counts of their terms.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +29,12 @@ from builder.importers.frameworks.framework_model import FrameworkModel, make_po
 from builder.importers.frameworks.sklearn_categories import CategoryColumns, list_used_columns, number_categories
 from builder.importers.frameworks.sklearn_inputs import SklearnTable, draw_inputs
 from builder.importers.frameworks.sklearn_steps import explain_unsupported, run_ensemble, run_method
+from builder.importers.frameworks.sklearn_texts import TextColumns, replace_vectorizers
 from builder.importers.frameworks.sklearn_trees import NUMBERED
 from builder.importers.loaded import HOW_TO_TRUST
-from builder.importers.ports import GraphFacts, ModelPorts
+from builder.importers.ports import GraphFacts, ModelPorts, PortInfo
 
-FEED = "input"
+FEED, TEXT = "input", "text"
 _METHODS = {"probabilities": "predict_proba", "scores": "decision_function", "prediction": "predict",
             "distances": "transform", "transformed": "transform", LEAVES: "apply"}  # fmt: skip
 """The method of an estimator that gives a fetch."""
@@ -43,8 +46,8 @@ _HARMLESS = ("numpy.dtype",)
 def open_sklearn(path: Path, trust: bool, leaves: bool = False) -> FrameworkModel:
     """Open the fitted estimator in ``path``. Raises ImportModelError.
 
-    Its feed is a float32 table; its fetch, named by a key of ``_METHODS``, has a row for each row. With ``leaves``, it
-    has a second one, LEAVES: the number of the leaf that a row comes to in each tree.
+    Its feed is a float32 table, or a text; its fetch, named by a key of ``_METHODS``, has a row for each row. With
+    ``leaves``, it has a second one, LEAVES: the number of the leaf that a row comes to in each tree.
     """
     model, notes = _load_estimator(path, trust)
     if leaves and type(model) not in NUMBERED:
@@ -55,8 +58,28 @@ def open_sklearn(path: Path, trust: bool, leaves: bool = False) -> FrameworkMode
     for step in (model, *(step for _, step in getattr(model, "steps", ()))):
         if getattr(step, "n_jobs", None) not in (None, 1):
             step.set_params(n_jobs=1)  # The order of sums must not depend on the processors.
-    fetch, features = _choose_fetch(model), int(model.n_features_in_)
-    categories = CategoryColumns()
+    fetch, texts = _choose_fetch(model), TextColumns()
+    counted = replace_vectorizers(model, texts)
+    if texts.parts:
+        opened = _open_texts(model, counted, fetch, texts)
+    elif hasattr(model, "n_features_in_"):
+        opened = _open_table(model, fetch, leaves)
+    else:
+        raise ImportModelError(
+            f"{path.name} takes no table of numbers, as only estimators do that are supported, and no texts for "
+            "CountVectorizer or TfidfVectorizer."
+        )
+    ports = replace(
+        opened.ports,
+        labels=tuple(map(str, model.classes_)) if is_classifier(model) else (),
+        warnings=tuple(notes),
+        origin=f"read by scikit-learn {sklearn.__version__}",
+    )
+    return replace(opened, ports=ports)
+
+
+def _open_table(model: Any, fetch: str, leaves: bool) -> FrameworkModel:
+    features, categories = int(model.n_features_in_), CategoryColumns()
     numbered = number_categories(model, range(features), categories)
     table = SklearnTable(model, categories, list_used_columns(model, features))
     samples = draw_inputs(numbered, features, categories)[:, table.used]
@@ -68,23 +91,42 @@ def open_sklearn(path: Path, trust: bool, leaves: bool = False) -> FrameworkMode
 
     shapes = jax.eval_shape(run, np.zeros((1, len(table.used)), np.float32))
     names = (fetch, LEAVES)[: len(shapes)]
-    feed = make_port(FEED, "float32", ["batch", len(table.used)])
     missing = len(refused) < len(table.used)
-    ports = ModelPorts(
-        (table.describe_feed(feed, refused if missing else []),),
-        tuple(make_port(n, str(s.dtype), ["batch", *s.shape[1:]]) for n, s in zip(names, shapes, strict=True)),
-        facts=GraphFacts(
-            (), {fetch: "Softmax"} if fetch == "probabilities" else {}, missing=(FEED,) if missing else ()
-        ),
-        labels=tuple(map(str, model.classes_)) if is_classifier(model) else (),
-        warnings=tuple(notes),
-        origin=f"read by scikit-learn {sklearn.__version__}",
-    )
+    feed = table.describe_feed(make_port(FEED, "float32", ["batch", len(table.used)]), refused if missing else [])
     return FrameworkModel(
-        ports, lambda: run,
+        _make_ports(feed, names, shapes, (FEED,) if missing else ()), lambda: run,
         lambda feeds: [_answer_rows(model, name, table.restore_rows(feeds[0])) for name in names],
         samples={FEED: samples},
     )  # fmt: skip
+
+
+def _open_texts(model: Any, counted: Any, fetch: str, texts: TextColumns) -> FrameworkModel:
+    """Return ``model``, which takes a text. ``counted``: the same for the counts of ``texts``."""
+    terms = texts.describe_steps(TEXT)
+    (examples,) = terms.texts.values()
+    samples = texts.count_texts(examples)
+
+    def answer(pairs: Array) -> Array:
+        return _answer_rows(counted, fetch, texts.restore_counts(pairs))
+
+    def run(pairs: Any) -> list[Any]:
+        return [_run(counted, fetch, texts.spread_counts(pairs))]
+
+    if not np.allclose(answer(samples), _answer_rows(model, fetch, [*examples]), rtol=1e-9, atol=1e-9, equal_nan=True):
+        raise ImportModelError("The model does more with a text than to count its terms, which is not supported.")
+    ports = _make_ports(make_port(TEXT, "string", ["batch"]), (fetch,), jax.eval_shape(run, samples[:1]))
+    return FrameworkModel(
+        ports, lambda: run, lambda feeds: [answer(feeds[0])], samples={TEXT: samples}, terms=terms
+    )  # fmt: skip
+
+
+def _make_ports(
+    feed: PortInfo, names: Sequence[str], shapes: Sequence[Any], missing: tuple[str, ...] = ()
+) -> ModelPorts:
+    """Return the ports of a model whose fetches, ``names``, have ``shapes`` for a single row."""
+    fetches = (make_port(name, str(s.dtype), ["batch", *s.shape[1:]]) for name, s in zip(names, shapes, strict=True))
+    endings = {"probabilities": "Softmax"} if "probabilities" in names else {}
+    return ModelPorts((feed,), tuple(fetches), facts=GraphFacts((), endings, missing=missing))
 
 
 def _load_estimator(path: Path, trust: bool) -> tuple[Any, list[str]]:
@@ -112,8 +154,6 @@ def _load_estimator(path: Path, trust: bool) -> tuple[Any, list[str]]:
         check_is_fitted(model)
     except NotFittedError as error:
         raise ImportModelError(f"{path.name} is not fitted: call its fit, and save it again.") from error
-    if not hasattr(model, "n_features_in_"):
-        raise ImportModelError(f"{path.name} takes no table of numbers, as only estimators do that are supported.")
     return model, notes
 
 
@@ -147,8 +187,8 @@ def _answer_rows(model: Any, fetch: str, rows: Any) -> Array:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # It wants names for the columns.
         answer = getattr(model, _METHODS[fetch])(rows)
-    answer = np.asarray(answer.toarray() if hasattr(answer, "toarray") else answer).reshape(len(rows), -1)
-    answer = answer.astype(np.int32 if fetch == LEAVES else np.float64)
+    answer = np.asarray(answer.toarray() if hasattr(answer, "toarray") else answer)
+    answer = answer.reshape(len(answer), -1).astype(np.int32 if fetch == LEAVES else np.float64)
     return np.concatenate([-answer, answer], 1) if fetch == "scores" and answer.shape[1] == 1 else answer
 
 

@@ -8,13 +8,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy import sparse
 
 from builder.base.errors import ImportModelError
 
 
 def score_by_vectors(model: Any, x: Any) -> Any:
     """Return the scores of classes [rows, classes] of an SVC: of two, the distance; of more, the votes of the pairs."""
-    kernel, weights = _compare_with_vectors(model, x), np.asarray(model.dual_coef_)
+    kernel, weights = _compare_with_vectors(model, x), _make_dense(model.dual_coef_)
     count = len(model.classes_)
     if count == 2:
         distance = kernel @ weights.T + model.intercept_
@@ -33,7 +34,7 @@ def score_by_vectors(model: Any, x: Any) -> Any:
 
 def predict_by_vectors(model: Any, x: Any) -> Any:
     """Return the predictions [rows, 1] of an SVR."""
-    return _compare_with_vectors(model, x) @ np.asarray(model.dual_coef_).T + model.intercept_
+    return _compare_with_vectors(model, x) @ _make_dense(model.dual_coef_).T + model.intercept_
 
 
 def ask_neighbours(model: Any, x: Any) -> Any:
@@ -43,7 +44,7 @@ def ask_neighbours(model: Any, x: Any) -> Any:
             f"{type(model).__name__} is read with the euclidean metric, uniform weights or those of distances, and one "
             "output."
         )
-    nearest, rows = jax.lax.top_k(-((x[:, None] - np.asarray(model._fit_X)) ** 2).sum(2), model.n_neighbors)
+    nearest, rows = jax.lax.top_k(-((x[:, None] - _make_dense(model._fit_X)) ** 2).sum(2), model.n_neighbors)
     zero, distances = nearest == 0, jnp.sqrt(-nearest)
     weights = jnp.ones_like(distances)
     if model.weights == "distance":
@@ -52,9 +53,14 @@ def ask_neighbours(model: Any, x: Any) -> Any:
     return (weights[:, :, None] * jnp.asarray(targets)[rows]).sum(1) / weights.sum(1, keepdims=True)
 
 
+def _make_dense(x: Any) -> Any:
+    """Return the array that a fitted estimator has: a sparse one where it was fitted to counts of terms."""
+    return x.toarray() if sparse.issparse(x) else np.asarray(x)
+
+
 def _compare_with_vectors(model: Any, x: Any) -> Any:
     """Return the kernel [rows, support vectors]."""
-    vectors = np.asarray(model.support_vectors_)
+    vectors = _make_dense(model.support_vectors_)
     match model.kernel:
         case "linear":
             return x @ vectors.T

@@ -26,10 +26,12 @@ from sklearn import (
     preprocessing,
     svm,
 )
+from sklearn.feature_extraction.text import TfidfTransformer
 
 from builder.base.errors import ImportModelError
 from builder.importers.frameworks.sklearn_categories import CategoryEncoder
 from builder.importers.frameworks.sklearn_points import ask_neighbours, predict_by_vectors, score_by_vectors
+from builder.importers.frameworks.sklearn_texts import TermCounts
 from builder.importers.frameworks.sklearn_trees import ENSEMBLES, has_trees, read_trees
 from builder.importers.frameworks.tree_sums import run_trees
 
@@ -58,7 +60,7 @@ def run_method(model: Any, method: str, x: Any) -> Any:
 
 def explain_unsupported(model: Any, method: str) -> str:
     """Say that ``method`` of ``model`` has no step here, and what has."""
-    kinds = {*ENSEMBLES, *(kind for steps in _METHODS.values() for kind in steps)} - {CategoryEncoder}
+    kinds = {*ENSEMBLES, *(kind for steps in _METHODS.values() for kind in steps)} - {CategoryEncoder, TermCounts}
     supported = ", ".join(sorted(kind.__name__ for kind in kinds))
     return (
         f"{type(model).__name__}.{method} of scikit-learn is not supported. Use estimators that are: {supported}, and "
@@ -169,6 +171,19 @@ def _normalise_rows(model: Any, x: Any) -> Any:
     return x / jnp.where(norms == 0, 1, norms)
 
 
+def _weigh_terms(model: Any, x: Any) -> Any:
+    if model.sublinear_tf:
+        x = jnp.where(x == 0, 0, 1 + jnp.log(jnp.where(x == 0, 1, x)))
+    x = x * model.idf_ if model.use_idf else x
+    return _normalise_rows(model, x) if model.norm else x
+
+
+def _take_terms(model: TermCounts, x: Any) -> Any:
+    x = x[:, model.first : model.end]
+    x = (x > 0).astype(x.dtype) if model.vectorizer.binary else x
+    return _weigh_terms(model.vectorizer._tfidf, x) if hasattr(model.vectorizer, "_tfidf") else x
+
+
 def _impute_values(model: Any, x: Any) -> Any:
     if model.add_indicator or not isinstance(model.missing_values, float) or not np.isnan(model.missing_values):
         raise ImportModelError("SimpleImputer is read without add_indicator, and for NaN as the missing value.")
@@ -273,6 +288,8 @@ _METHODS: Mapping[str, Mapping[type, Step]] = {
         preprocessing.PolynomialFeatures: _make_polynomials,
         impute.SimpleImputer: _impute_values,
         CategoryEncoder: CategoryEncoder.encode_rows,
+        TermCounts: _take_terms,
+        TfidfTransformer: _weigh_terms,
         preprocessing.FunctionTransformer: _apply_function,
         decomposition.PCA: _project_rows,
         decomposition.TruncatedSVD: lambda model, x: x @ model.components_.T,

@@ -20,7 +20,7 @@ from builder.base.targets import NAMES, TARGETS, Target, host_target, target_nam
 from builder.cli.argument_parser import Completer, complete_models, list_known_models
 from builder.config import ModelSpec, read_spec
 from builder.config.address import is_address
-from builder.config.rules import guess_format, is_saved_model
+from builder.config.rules import guess_folder_format, guess_format
 from builder.pipeline.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def bundle_of(models: Sequence[str], project: Project, target: Target | None = N
 def is_model(path: Path) -> bool:
     """Return whether ``path`` is a trained model, rather than a model.toml or a folder with one."""
     if path.is_dir():
-        return is_saved_model(path) and not (path / "model.toml").is_file()
+        return guess_folder_format(path) is not None and not (path / "model.toml").is_file()
     return path.is_file() and path.suffix != ".toml"
 
 

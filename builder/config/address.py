@@ -6,7 +6,7 @@ An address may hold a secret in its query, as a presigned URL does, so everythin
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Literal
 from urllib.parse import unquote, urlsplit
@@ -26,7 +26,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+-]+)(://|:/models:/)")
 _PART = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _SHAPES: dict[Kind, re.Pattern[str]] = {
     "s3": re.compile(r"s3://(?P<place>[a-z0-9][a-z0-9.-]+)/(?P<path>.*?[^/?])(\?versionId=(?P<revision>[\w.-]+))?"),
-    "hf": re.compile(rf"hf://(?P<place>{_PART}/{_PART})/(?P<path>[^@?#]*[^@?#/])(@(?P<revision>[\w./-]+))?"),
+    "hf": re.compile(rf"hf://(?P<place>{_PART}/{_PART})(/(?P<path>[^@?#]*[^@?#/]))?(@(?P<revision>[\w./-]+))?"),
     "kaggle": re.compile(rf"kaggle://(?P<place>{_PART}/{_PART}/{_PART}/{_PART})/(?P<revision>[1-9][0-9]*)(?P<path>)"),
     "mlflow": re.compile(r"mlflow:/models:/(?P<place>[^/@?#]+)(/(?P<revision>[1-9][0-9]*)|@[\w.-]+)(?P<path>)"),
 }
@@ -36,7 +36,7 @@ ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
 
 @dataclass(frozen=True)
 class Address:
-    """Address of a model, with a ``path`` of the file there, with slashes.
+    """Address of a model, with a ``path`` of the file there, with slashes; empty where there is no choice.
 
     ``place``: host, bucket, repository, variation or registered model. ``revision``: commit, version of an object or
     version number; empty if the address has none.
@@ -70,6 +70,16 @@ class Address:
         """True if the name is that of an archive. Kaggle has only archives."""
         return self.kind == "kaggle" or self.path.lower().endswith(ARCHIVES)
 
+    @property
+    def is_repository(self) -> bool:
+        """True if the address names a repository on Hugging Face, and no file of it."""
+        return self.kind == "hf" and not self.path
+
+    def name_file(self, path: str) -> Address:
+        """Return the address of the file ``path`` of the same repository and revision on Hugging Face."""
+        revision = f"@{self.revision}" if self.revision else ""
+        return replace(self, text=f"hf://{self.place}/{path}{revision}", path=path)
+
 
 def is_address(text: str) -> bool:
     """Return whether ``text`` is meant as an address, valid or not, and not as a path."""
@@ -86,9 +96,9 @@ def parse_address(text: str) -> Address:
     if kind == "https":
         return _parse_https(text)
     match = _SHAPES[kind].fullmatch(text) if text.isprintable() else None
-    if match is None or _has_relative_parts(match["path"]):
+    if match is None or _has_relative_parts(match["path"] or ""):
         raise ValueError(f"is not of the form of such an address; write it like {FORMS[kind]}")
-    return Address(kind, text, match["place"], match["path"], match["revision"] or "")
+    return Address(kind, text, match["place"], match["path"] or "", match["revision"] or "")
 
 
 def _parse_https(text: str) -> Address:

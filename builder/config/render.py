@@ -70,8 +70,8 @@ def _collect_model_values(spec: ModelSpec) -> dict[str, Any]:
     where = source.address.text if source.address else source.path
     named = source.file or (source.address.path if source.address else f"{where or ''}")
     guessed: str | None = guess_format(named) if source.archived else guess_model_format(named)
-    if source.address and source.format == "saved_model":
-        guessed = "saved_model"
+    if source.address and (source.format == "saved_model" or source.address.is_repository):
+        guessed = source.format
     if source.weights:
         guessed = "h5"
     # A folder may be named x.pb and still be a SavedModel, so its format is always written.

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from builder.config.address import ARCHIVES, Address, is_address, parse_address
+from builder.config.address import ARCHIVES, FORMS, Address, is_address, parse_address
 from builder.config.checkpoints import explain_if_weights
 from builder.config.model_spec import sound_shapes
 from builder.config.output_rules import COMPILED, FETCHES, check_output, find_activated_fetch
@@ -49,7 +49,9 @@ CODE: Mapping[Format, tuple[str, str]] = {
 }
 """Formats whose files may run code when they are loaded: what they are called, and the advice without trust."""
 
-FRAMEWORK_FORMATS: tuple[Format, ...] = ("jax", "pytorch", "onnx", "tflite", "xgboost", "lightgbm", "sklearn")
+FRAMEWORK_FORMATS: tuple[Format, ...] = (
+    "jax", "pytorch", "transformers", "onnx", "tflite", "xgboost", "lightgbm", "sklearn"
+)  # fmt: skip
 """Formats that TensorFlow does not read; each becomes a StableHLO program in an environment of its own."""
 
 KERAS: tuple[Format, ...] = ("keras", "h5")
@@ -63,6 +65,15 @@ LEAVES = "leaves"
 
 SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
 """The files that make a folder a SavedModel."""
+
+_TRANSFORMERS = ("modules.json", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+"""The files that, beside config.json, make a folder a model of transformers, as any .safetensors does."""
+
+FOLDERS: Mapping[Format, str] = {"saved_model": "a SavedModel", "transformers": "a model of transformers"}
+"""Formats of models that are folders, in words."""
+
+NO_FOLDER = "a folder without saved_model.pb, and without config.json and model.safetensors"
+"""A folder that is no model, in words."""
 
 
 def guess_format(name: str) -> Format | None:
@@ -85,6 +96,29 @@ def is_saved_model(path: Path) -> bool:
     return any((path / name).is_file() for name in SAVED_MODEL)
 
 
+def is_transformers_folder(path: Path) -> bool:
+    """Return whether ``path`` is a folder with a model of Hugging Face's transformers, with its weights."""
+    weights = any((path / name).is_file() for name in _TRANSFORMERS) or any(path.glob("*.safetensors"))
+    return weights and (path / "config.json").is_file()
+
+
+def guess_folder_format(path: Path) -> Format | None:
+    """Return the format that the files in a folder tell, if it is a model."""
+    if is_saved_model(path):
+        return "saved_model"
+    return "transformers" if is_transformers_folder(path) else None
+
+
+def name_whole_model(path: Path) -> str | None:
+    """Explain that the file ``path`` is a part of a model that is a folder, if it is one."""
+    if path.name in SAVED_MODEL:
+        return "is a file of a SavedModel; name its folder"
+    is_part = path.name in ("config.json", *_TRANSFORMERS) or path.suffix == ".safetensors"
+    if is_part and is_transformers_folder(path.parent):
+        return "is a file of a model of transformers; name its folder"
+    return None
+
+
 def find_source_format(model: SpecTable, folder: Path) -> Format | None:
     """Return the source's format, written or guessed; None, with a mistake noted, when it cannot be known."""
     written: Format | None = model.get("format")
@@ -94,21 +128,21 @@ def find_source_format(model: SpecTable, folder: Path) -> Format | None:
     if is_address(model.get("source") or ""):
         return _guess_remote_format(model, name)
     path = folder / name
+    if "source" in model.values and (why := name_whole_model(path)):
+        model.note_mistake("source", f'"{name}" {why}: "{Path(name).parent.as_posix()}"')
+        return None
     if why := explain_if_weights(path):
         model.note_mistake("source" if "source" in model.values else "file", why)
         return None
-    if "source" in model.values and path.name in SAVED_MODEL:
-        parent = Path(name).parent.as_posix()
-        model.note_mistake("source", f'"{name}" is a file of a SavedModel; name its folder: "{parent}"')
-        return None
-    if "source" in model.values and is_saved_model(path):
-        return "saved_model"
+    if "source" in model.values and (form := guess_folder_format(path)):
+        return form
     if path.suffix.lower() == ".json" and "weights" in model.present:
         return "h5"
     if guessed := guess_model_format(name):
         return guessed
     key = "source" if "source" in model.values else "file"
     state = "" if key == "file" or path.exists() else " (and there is no such file or folder)"
+    state = f" (it is {NO_FOLDER})" if key == "source" and path.is_dir() else state
     says = model.section.keys["format"].kind.says
     model.note_mistake(key, f'"{name}" does not tell its format{state}; add format: {says}')
     return None
@@ -130,6 +164,8 @@ def _guess_remote_format(model: SpecTable, source: str) -> Format | None:
     address, file = _parse_source(model), model.get("file")
     if address is None or (file is None and address.kind == "mlflow"):
         return None
+    if address.is_repository and file is None:
+        return "transformers"
     if file is not None or address.is_archive:
         return guess_format(file or "") or "saved_model"
     if guessed := guess_model_format(address.path):
@@ -260,9 +296,15 @@ def _check_address(model: SpecTable) -> None:
         return
     if address.kind == "mlflow" and "file" not in model.present:
         model.note_mistake("file", 'is missing; name the model in what MLflow keeps: file = "data/model.keras"')
-    if model.get("format") == "saved_model" and address.kind in ("https", "s3", "hf") and not address.is_archive:
-        why = f"a SavedModel is a folder, and one file is fetched; name an archive ({', '.join(ARCHIVES)})"
-        model.note_mistake("source", why)
+    form: Format | None = model.get("format") or ("transformers" if address.is_repository else None)
+    lone = address.kind in ("https", "s3", "hf") and not (address.is_archive or address.is_repository)
+    if address.is_repository and (form != "transformers" or "file" in model.present):
+        what = "an archive" if "file" in model.present else "a file"
+        model.note_mistake("source", f"names a repository and not {what} of it; write it like {FORMS['hf']}")
+    elif lone and form and form in FOLDERS:
+        right = f"name an archive ({', '.join(ARCHIVES)})"
+        right += ", or a repository: hf://org/repo@COMMIT" if form == "transformers" else ""
+        model.note_mistake("source", f"{FOLDERS[form]} is a folder, and one file is fetched; {right}")
 
 
 def _check_format(tables: SpecTables, form: Format) -> None:
@@ -275,12 +317,13 @@ def _check_format(tables: SpecTables, form: Format) -> None:
             f"is not set; a {kind} file may run code when it is loaded: if you trust where this one comes from, "
             f"write trust = true{instead and f', else {instead}'}",
         )
-    if form == "saved_model":
+    if what := FOLDERS.get(form):
+        address = _parse_source(model)
         if "package" in model.present:
-            why = "a SavedModel is a folder, and only one file is taken from a package"
+            why = f"{what} is a folder, and only one file is taken from a package"
             model.note_mistake("package", f"{why}; unpack it and use source")
-        elif "sha256" in model.present and not ((address := _parse_source(model)) and address.kind != "mlflow"):
-            model.note_mistake("sha256", "a SavedModel is a folder and has no SHA-256; delete this line")
+        elif "sha256" in model.present and (not address or address.kind == "mlflow" or address.is_repository):
+            model.note_mistake("sha256", f"{what} is a folder and has no SHA-256; delete this line")
     if form in TREES:
         for number, name in enumerate(model.get("signature") or ()):
             if name != LEAVES:

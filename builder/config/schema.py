@@ -24,7 +24,8 @@ from builder.config.value_types import (
 )
 
 Format = Literal[
-    "keras", "h5", "saved_model", "graph_def", "jax", "pytorch", "onnx", "tflite", "xgboost", "lightgbm", "sklearn"
+    "keras", "h5", "saved_model", "graph_def", "jax", "pytorch", "transformers", "onnx", "tflite", "xgboost",
+    "lightgbm", "sklearn"
 ]  # fmt: skip
 ColorMode = Literal["rgb", "grey"]
 Layout = Literal["channels_last", "channels_first"]
@@ -109,9 +110,9 @@ class Source:
 
     # The keys without a field are those of ``path`` and ``address`` together, and of ``ModelSpec``.
     source: ClassVar[Annotated[str | None, _SOURCE]] = None
-    """The trained model: a `.keras`, `.h5`, `.hdf5` or `.pb` file, a SavedModel's folder, or the `.json` of a Keras
-    model with `weights`. Elsewhere than on this disk: `https://host/model.keras`, `s3://bucket/model.keras`,
-    `hf://org/repo/model.keras@COMMIT`, `kaggle://owner/model/framework/variation/VERSION`,
+    """The trained model: a `.keras`, `.h5`, `.hdf5` or `.pb` file, a SavedModel's folder, one of Hugging Face's
+    transformers, or the `.json` of a Keras model with `weights`. Elsewhere than on this disk:
+    `https://host/model.keras`, `s3://bucket/model.keras`, `hf://org/repo/model.keras@COMMIT`, `hf://org/repo@COMMIT`, `kaggle://owner/model/framework/variation/VERSION`,
     `mlflow:/models:/name/VERSION`. See `coldforge docs sources`."""
     format: Annotated[Format, Otherwise("from its name, or what its folder holds")]
     """The source's format."""
@@ -132,7 +133,8 @@ class Source:
     """The version that every answer gives."""
     trust: bool = False
     """Permits the model to run code when it is loaded. Required for `.h5` and `.pt2`, for Keras models with Lambda
-    layers, and for SavedModels whose init op sets variables. Write `true` only if you trust the model's origin."""
+    layers, for SavedModels whose init op sets variables, and for weights of transformers that are pickles. Write `true`
+    only if you trust the model's origin."""
     signature: Annotated[str | None, _SIGNATURES, Otherwise("`serving_default`, or the only one")] = None
     """Which signature of a SavedModel or .tflite file to build. If there are several, the library holds all of them,
     over one copy of the weights, and the first is the default. See `coldforge docs batches`. Trees have `leaves`: see

@@ -23,7 +23,16 @@ from builder.config import (
 )
 from builder.config.address import Address
 from builder.config.checkpoints import explain_if_weights
-from builder.config.rules import CODE, EXTENSIONS, guess_format, guess_model_format, is_saved_model, may_run_code
+from builder.config.rules import (
+    CODE,
+    EXTENSIONS,
+    NO_FOLDER,
+    guess_folder_format,
+    guess_format,
+    guess_model_format,
+    may_run_code,
+    name_whole_model,
+)
 from builder.importers.draft_image import draft_image
 from builder.importers.ports import ASSUMED_DIM, ModelPorts, PortInfo
 
@@ -106,10 +115,12 @@ def draft_spec(
             "`coldforge inspect` does, too."
         )
     image = draft_image(ports, name_of(model_path), notes)
-    text = None if image or ports.have_strings else _draft_text_input(ports, model_path.parent, notes)
-    if text and text.file and origin and origin.archived:
+    beside = model_path if form == "transformers" else model_path.parent
+    text = None if image or ports.have_strings else _draft_text_input(ports, beside, notes)
+    if text and text.file and origin and (origin.archived or form == "transformers"):
         # The folder of unpacked files is in a folder that is named after the archive's digest.
-        unpacked = next(folder for folder in model_path.parents if folder.parent.name == origin.sha256)
+        parents = (folder for folder in model_path.parents if folder.parent.name == origin.sha256)
+        unpacked = next(parents, model_path)
         key = "tokenizer" if text.tokenizer else "vocabulary"
         text = TextSpec(None, inside=(key, text.file.relative_to(unpacked).as_posix()))
     feeds = _draft_feeds(ports, form, image, notes)
@@ -137,16 +148,16 @@ def draft_spec(
 
 
 def _detect_format(path: Path) -> Format:
+    if why := name_whole_model(path):
+        raise ImportModelError(f"{path} {why}, {path.parent}.")
     if why := explain_if_weights(path):
         raise ImportModelError(why)
     if not path.exists():
         raise ImportModelError(f"{path}: no such file or folder; name a trained model.")
     if path.is_dir():
-        if is_saved_model(path):
-            return "saved_model"
-        raise ImportModelError(f"{path} is a folder without saved_model.pb; name a model or a SavedModel's folder.")
-    if path.name in ("saved_model.pb", "saved_model.pbtxt"):
-        raise ImportModelError(f"{path} is a part of a SavedModel; name its folder, {path.parent}.")
+        if form := guess_folder_format(path):
+            return form
+        raise ImportModelError(f"{path} is {NO_FOLDER}; name a model's file, or the folder of a whole model.")
     if path.suffix == ".json" and b'"class_name"' in path.read_bytes()[:_HEAD]:  # Keras' own, of any layer.
         return "h5"
     if form := guess_model_format(path.name):

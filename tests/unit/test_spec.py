@@ -43,7 +43,7 @@ from builder.config import (
     render_spec,
     to_json,
 )
-from builder.config.rules import CODE
+from builder.config.rules import CODE, FOLDERS
 from builder.config.schema import FORMATS, SECTIONS, BoxFormat, BoxUnits
 from builder.config.toml_lines import KeyPath, LineNumbers
 
@@ -401,7 +401,7 @@ def specs(draw: st.DrawFn, folder: Path) -> ModelSpec:
     """Any spec that a model.toml in ``folder`` can say."""
     form: Format = draw(st.sampled_from(get_args(Format)))
     trust = form in CODE or draw(st.booleans())
-    sha = SHA if form != "saved_model" and draw(st.booleans()) else None
+    sha = SHA if form not in FOLDERS and draw(st.booleans()) else None
     names = lines_of_text.filter(lambda n: "/" not in n and "\\" not in n and n not in (".", "..", "saved_model.pb"))
     if sha and draw(st.booleans()):
         source = Source(form, None, "some-package==1.0", f"data/{draw(names)}", sha, trust)

@@ -34,6 +34,8 @@ def loaded(folder: Path, *lines: str) -> ModelSpec:
         ("hf://org/repo/a/b.keras", ("org/repo", "a/b.keras", "", "b.keras", False)),
         ("hf://org/repo/b.keras@refs/pr/1", ("org/repo", "b.keras", "refs/pr/1", "b.keras", False)),
         (f"hf://org/repo/b.keras@{COMMIT}", ("org/repo", "b.keras", COMMIT, "b.keras", True)),
+        ("hf://org/My.repo-2", ("org/My.repo-2", "", "", "My.repo-2", False)),
+        (f"hf://org/repo@{COMMIT}", ("org/repo", "", COMMIT, "repo", True)),
         ("kaggle://google/yamnet/tensorFlow2/yamnet/1", ("google/yamnet/tensorFlow2/yamnet", "", "1", "yamnet", True)),
     ],
 )
@@ -61,6 +63,8 @@ def test_a_path_is_none(text: str) -> None:
         ("s3://bucket", "write it like s3://bucket/model.keras"),
         ("s3://bucket/a/../b.keras", "write it like s3://"),
         ("hf://repo/m.keras", "write it like hf://org/repo/model.keras@COMMIT"),
+        ("hf://repo", "write it like hf://org/repo/model.keras@COMMIT"),
+        ("hf://org/repo/@main", "write it like hf://org/repo/model.keras@COMMIT"),
         ("hf://org/repo/../m.keras", "write it like hf://"),
         ("hf://org/repo/m.keras@a@b", "write it like hf://"),
         ("kaggle://google/yamnet/tensorFlow2/yamnet", "framework/variation/VERSION"),
@@ -86,10 +90,11 @@ def test_what_is_wrong(tmp_path: Path, text: str, why: str) -> None:
         (('source = "kaggle://o/m/tensorFlow2/v/3"',), "saved_model", True),
         (('source = "kaggle://o/m/keras/v/3"', 'file = "m.keras"'), "keras", True),
         ((f'source = "hf://o/r/m.h5@{COMMIT}"', "trust = true"), "h5", False),
+        ((f'source = "hf://o/r@{COMMIT}"',), "transformers", False),
     ],
 )
 def test_the_format(tmp_path: Path, lines: tuple[str, ...], form: Format, archived: bool) -> None:
-    spec = loaded(tmp_path, *lines, f'sha256 = "{SHA}"')
+    spec = loaded(tmp_path, *lines, *([f'sha256 = "{SHA}"'] if form != "transformers" else []))
     assert (spec.source.format, spec.source.archived, spec.source.path) == (form, archived, None)
     spec.path.write_text(render_spec(spec), encoding="utf-8")
     assert read_spec(spec.path) == spec

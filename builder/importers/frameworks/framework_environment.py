@@ -55,6 +55,9 @@ def _make_framework(name: str, lock: str, size: str, reader: str, links: str | N
 _EXCHANGE = ("exchange.txt", "about 250 MB")
 """The environment of formats that are files alone: their readers need NumPy and JAX, and their frameworks answer."""
 
+_TORCH = ("PyTorch", "torch.txt", "about 350 MB")
+_TORCH_WHEELS = "https://download.pytorch.org/whl/cpu/torch/"
+
 FRAMEWORKS: Mapping[Format, Framework] = {
     "jax": _make_framework("JAX", "jax.txt", "about 140 MB", "jax_model"),
     "onnx": _make_framework("ONNX", *_EXCHANGE, "onnx.onnx_model"),
@@ -62,9 +65,8 @@ FRAMEWORKS: Mapping[Format, Framework] = {
     "xgboost": _make_framework("XGBoost", *_EXCHANGE, "tree_model"),
     "lightgbm": _make_framework("LightGBM", *_EXCHANGE, "tree_model"),
     "sklearn": _make_framework("scikit-learn", *_EXCHANGE, "sklearn_model"),
-    "pytorch": _make_framework(
-        "PyTorch", "torch.txt", "about 350 MB", "torch_model", "https://download.pytorch.org/whl/cpu/torch/"
-    ),
+    "pytorch": _make_framework(*_TORCH, "torch_model", _TORCH_WHEELS),
+    "transformers": _make_framework(*_TORCH, "transformers_model", _TORCH_WHEELS),
 }
 """The framework of each format that TensorFlow does not read."""
 

@@ -117,7 +117,8 @@ def fetched_model(options: Options, project: Project) -> tuple[Path, Source | No
         return Path(options.model), None
     from builder.sources import find_source
 
-    origin, path = find_source(options.model, project.cache, progress_of(options).show_transfer)
+    show = progress_of(options).show_transfer
+    origin, path = find_source(options.model, project.cache, show, trust=options.trust)
     return path, origin
 
 

@@ -34,6 +34,7 @@ from builder.pipeline.preflight import Preflight, check_graph, require_buildable
 from builder.pipeline.workspace import Workspace
 from builder.sources import locate_model
 from builder.sources.miniaudio import fetch_miniaudio
+from builder.sources.transformers_folder import require_model_folder
 from builder.verify import reference_answers
 
 
@@ -85,6 +86,8 @@ def make_model_describer(
         own, job = sandbox, functools.partial(_describe_source, thorough)
         if source.format in FRAMEWORKS:
             own, job = framework_sandbox(sandbox, source.format, say), functools.partial(framework_jobs.describe_ports)
+        if source.format == "transformers":
+            require_model_folder(path, source.shown, trust=source.trust)
         with tempfile.TemporaryDirectory(prefix="coldforge-describe-") as folder:
             reads = [*list_source_files(source, path), *filter(None, [source.weights])]
             done = own.run(job, source, path, folder=Path(folder), reads=reads, failed=make_import_error)

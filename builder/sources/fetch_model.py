@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from builder.base.cache import content_digest, file_digest
+from builder.base.cache import content_digest, file_digest, place_file
 from builder.base.errors import ImportModelError
 from builder.base.escape import escape_invisible, toml_string
 from builder.base.files import replace_folder
@@ -17,6 +17,7 @@ from builder.sources.archive import ITSELF, choose_model, find_models
 from builder.sources.https_client import Access, make_file_opener, read_netrc
 from builder.sources.model_store import SHA256, Store, require_digest
 from builder.sources.transfer import Bounds, Open, discard_download, transfer_file
+from builder.sources.transformers_folder import FolderFiles, require_model_folder
 
 
 def fetch_model(source: Source, store: Store) -> tuple[Path, str | None]:
@@ -25,8 +26,17 @@ def fetch_model(source: Source, store: Store) -> tuple[Path, str | None]:
     Return its path, and the digest of the download, which may be its archive; None for a folder. Raises
     ImportModelError, EnvironmentSetupError and DiskError.
     """
+    path, digest = _fetch_whole_model(source, store)
+    if source.format == "transformers":
+        require_model_folder(path, source.shown, trust=source.trust)
+    return path, digest
+
+
+def _fetch_whole_model(source: Source, store: Store) -> tuple[Path, str | None]:
     address = source.address
     assert address
+    if address.is_repository:
+        return _fetch_repository(source, address, store), None
     if address.kind == "mlflow" and source.format == "saved_model":
         return _fetch_folder(source, address, store), None
     if not source.archived:
@@ -91,7 +101,8 @@ def resolve_address(address: Address, bounds: Bounds) -> Address:
     """Replace a branch or tag of the hub by its commit, and an alias of MLflow by its version."""
     if address.kind == "hf" and not address.pinned:
         commit = hubs.resolve_commit(address, hubs.make_hub_access(address, bounds))
-        return parse_address(f"hf://{address.place}/{address.path}@{commit}")
+        path = f"/{address.path}" if address.path else ""
+        return parse_address(f"hf://{address.place}{path}@{commit}")
     if address.kind == "mlflow" and not address.pinned:
         return mlflow.find_version(address, bounds).address
     return address
@@ -140,8 +151,7 @@ def _fetch_folder(source: Source, address: Address, store: Store) -> Path:
     """Fetch a SavedModel whose files MLflow keeps one by one, and keep it under a digest over all of them."""
     assert source.file
     key, name = record_key(source), PurePosixPath(source.file).name
-    digest = store.read_digest(key)
-    if digest and (cached := store.make_path(digest, name)).is_dir() and content_digest(cached)["dirHash"] == digest:
+    if cached := _find_cached_folder(key, name, store):
         return cached
     version = mlflow.find_version(address, store.bounds)
     names, left = version.list_files(source.file), store.bounds.bytes
@@ -156,13 +166,53 @@ def _fetch_folder(source: Source, address: Address, store: Store) -> Path:
                 (fresh / member).parent.mkdir(parents=True, exist_ok=True)
                 part.rename(fresh / member)
                 discard_download(part)
-        digest = content_digest(fresh)["dirHash"]
-        cached = store.make_path(digest, name)
-        with replace_folder(cached) as target:
-            for path in fresh.iterdir():
-                path.rename(target / path.name)
+        return _keep_folder(fresh, key, name, store)
+
+
+def _fetch_repository(source: Source, address: Address, store: Store) -> Path:
+    """Fetch the files of a repository that make a model of transformers, and keep them as ``_fetch_folder`` does.
+
+    Each file is in the cache on its own, too, so that those which have arrived are not fetched again.
+    """
+    key = record_key(source)
+    if cached := _find_cached_folder(key, address.name, store):
+        return cached
+    left = store.bounds.bytes
+
+    def fetch_member(name: str) -> Path:
+        member = replace(source, address=address.name_file(name))
+        return fetch_file(member, replace(store, bounds=replace(store.bounds, bytes=left)))
+
+    sizes = hubs.list_hub_files(address, hubs.make_hub_access(address, store.bounds))
+    files = FolderFiles(address.shown, sizes, fetch_member, lambda name: address.name_file(name).text, source.trust)
+    names = files.choose_names()
+    if sum(sizes[name] for name in names) > store.bounds.bytes or len(names) > store.bounds.files:
+        raise ImportModelError(f"{address.shown} has more files, or more bytes in them, than any function can hold.")
+    with store.translate_disk_errors(), store.make_scratch(key) as fresh:
+        for name in names:
+            file = fetch_member(name)
+            left -= file.stat().st_size
+            (fresh / name).parent.mkdir(parents=True, exist_ok=True)
+            place_file(file, fresh / name)
+        return _keep_folder(fresh, key, address.name, store)
+
+
+def _find_cached_folder(key: str, name: str, store: Store) -> Path | None:
+    """Return the folder that was recorded under ``key``, if it still has its bytes."""
+    digest = store.read_digest(key)
+    folder = store.make_path(digest, name) if digest else None
+    return folder if folder and folder.is_dir() and content_digest(folder)["dirHash"] == digest else None
+
+
+def _keep_folder(fresh: Path, key: str, name: str, store: Store) -> Path:
+    """Move what is in ``fresh`` into the cache, under its digest, and record that under ``key``."""
+    digest = content_digest(fresh)["dirHash"]
+    kept = store.make_path(digest, name)
+    with replace_folder(kept) as target:
+        for path in fresh.iterdir():
+            path.rename(target / path.name)
     store.record_digest(key, digest)
-    return cached
+    return kept
 
 
 def find_remote_file(address: Address, file: str | None, bounds: Bounds) -> tuple[Open, str | None]:

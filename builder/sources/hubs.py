@@ -56,10 +56,18 @@ def fetch_linked_sha256(address: Address, access: Access) -> str | None:
     return tag if re.fullmatch("[0-9a-f]{64}", tag) else None
 
 
-def _ask_revision(address: Address, access: Access) -> dict[str, Any]:
+def list_hub_files(address: Address, access: Access) -> dict[str, int]:
+    """Return the names of all files at the address's revision, each with its size; 0 where the hub does not say it."""
+    siblings = _ask_revision(address, access, "?blobs=true").get("siblings")
+    rows = [row for row in siblings if isinstance(row, dict)] if isinstance(siblings, list) else []
+    named = ((row.get("rfilename"), row.get("size")) for row in rows)
+    return {name: size if isinstance(size, int) else 0 for name, size in named if isinstance(name, str)}
+
+
+def _ask_revision(address: Address, access: Access, query: str = "") -> dict[str, Any]:
     """Return the hub's description of the repository at the address's revision."""
     revision = quote(address.revision or "main", safe="")
-    answer = fetch_json(f"{_read_endpoint()}/api/models/{address.place}/revision/{revision}", access)
+    answer = fetch_json(f"{_read_endpoint()}/api/models/{address.place}/revision/{revision}{query}", access)
     return answer if isinstance(answer, dict) else {}
 
 
@@ -77,10 +85,7 @@ def _explain_refusal(address: Address, bounds: Bounds, _status: int, headers: Me
 
 
 def _make_missing_error(address: Address, access: Access) -> ImportModelError:
-    siblings = _ask_revision(address, access).get("siblings")
-    rows = siblings if isinstance(siblings, list) else []
-    names = [row["rfilename"] for row in rows if isinstance(row, dict) and isinstance(row.get("rfilename"), str)]
-    hint = did_you_mean(address.path, names, 3, 0.4)
+    hint = did_you_mean(address.path, list_hub_files(address, access), 3, 0.4)
     return ImportModelError(f"{address.place} has no file {address.path} at {address.revision or 'main'}.{hint}")
 
 

@@ -30,6 +30,7 @@ from builder.sources.fetch_model import (
 )
 from builder.sources.model_store import SHA256, Store, require_digest
 from builder.sources.transfer import USUAL, Bounds, Show, no_progress
+from builder.sources.transformers_folder import require_model_folder
 
 MODELS = "models"
 """Folder of the cache that models are kept in."""
@@ -106,6 +107,10 @@ def _locate_on_disk(spec: ModelSpec, path: Path) -> Path:
             raise ImportModelError(
                 f"{path} is not a SavedModel: it has no saved_model.pb. Name the folder that has one."
             )
+    elif form == "transformers":
+        if not path.is_dir():
+            raise ImportModelError(f"{path} is a file; [model].source in {spec.path.name} must name a model's folder.")
+        require_model_folder(path, str(path), trust=spec.source.trust)
     elif path.is_dir():
         raise ImportModelError(f"{path} is a folder; [model].source in {spec.path.name} must name a {form} file.")
     elif spec.source.sha256 is not None:
@@ -123,8 +128,8 @@ def _find_text_file(spec: ModelSpec, store: Store) -> Path:
     source, (_, file) = spec.source, spec.text.inside
     if source.package:
         return _find_in_package(spec, source.package, file, store)
-    if source.archived:
-        folder, _ = fetch_archived_model(source, store)
+    if source.archived or (source.address and source.address.is_repository):
+        folder, _ = fetch_archived_model(source, store) if source.archived else fetch_model(source, store)
         path = _find_in_folder(folder, file, source.shown)
     else:
         path = fetch_file(_replace_file(source, file, spec.text.sha256), store)
@@ -170,9 +175,8 @@ def _replace_file(source: Source, file: str, sha256: str | None) -> Source:
     if address.kind == "mlflow":
         return replace(source, file=file, sha256=sha256)
     if address.kind == "hf":
-        revision = f"@{address.revision}" if address.revision else ""
         try:
-            other = parse_address(f"hf://{address.place}/{file}{revision}")
+            other = parse_address(address.name_file(file).text)
         except ValueError as error:
             raise ImportModelError(f"{address.place} has no {escape_invisible(file)}: it {error}.") from None
         return replace(source, file=None, sha256=sha256, address=other)
@@ -182,9 +186,12 @@ def _replace_file(source: Source, file: str, sha256: str | None) -> Source:
     )
 
 
-def find_source(text: str, cache: Path, show: Show = no_progress, bounds: Bounds = USUAL) -> tuple[Source, Path]:
+def find_source(
+    text: str, cache: Path, show: Show = no_progress, bounds: Bounds = USUAL, *, trust: bool = False
+) -> tuple[Source, Path]:
     """Return the source at the address ``text``, and the model itself: a file or a folder in ``cache``.
 
+    ``trust``: whether the model may run code when it is loaded, without which pickles of transformers are not fetched.
     Raises UsageError for an invalid address, ImportModelError where there is no model, or no single one, and
     EnvironmentSetupError where it can't be fetched.
     """
@@ -193,7 +200,7 @@ def find_source(text: str, cache: Path, show: Show = no_progress, bounds: Bounds
     except ValueError as error:
         raise UsageError(f"the address {error}.") from None
     store = Store(cache / MODELS, show, bounds)
-    source = _make_source(address, store)
+    source = replace(_make_source(address, store), trust=trust)
     path, sha256 = fetch_model(source, store)
     return replace(source, sha256=sha256), path
 
@@ -204,6 +211,8 @@ def _make_source(address: Address, store: Store) -> Source:
         file = choose_model(mlflow.find_version(address, store.bounds).list_files(), None, address.shown)
         if file == ITSELF:
             raise ImportModelError(f"{address.shown} is a SavedModel by itself. Log it into a folder of the version.")
+    elif address.is_repository:
+        return replace(source, format="transformers")
     elif address.is_archive:
         _, member = fetch_archived_model(source, store)
         file = member if guess_format(member) else None

@@ -42,6 +42,15 @@ def transform_scores(scores: Any, transform: str) -> Any:
             raise ValueError(f"post_transform is {transform}, which is not supported")
 
 
+def transform_targets(values: Any, transform: str) -> Any:
+    """Return float32 ``values`` [rows, targets] after a regressor's post_transform."""
+    if transform == "LOGISTIC" and values.shape[1] == 1:
+        raise ValueError(
+            "post_transform is LOGISTIC for a single target, which ONNX Runtime leaves out: make it a node of its own"
+        )
+    return transform_scores(values, transform)
+
+
 def complete_binary_scores(scores: Any, transform: str, positive: bool) -> Any:
     """Return the scores of two classes [rows, 2], where there is one of the second class [rows, 1].
 

@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 
 from builder.importers.frameworks.graph_values import Value
-from builder.importers.frameworks.onnx.class_scores import make_labels, transform_scores
+from builder.importers.frameworks.onnx.class_scores import make_labels, transform_scores, transform_targets
 from builder.importers.frameworks.operator_table import OperatorTable
 
 OPS = OperatorTable()
@@ -34,7 +34,7 @@ def regress_linearly(
     post_transform: str = "NONE",
 ) -> Value:
     """Return the products of rows and coefficients, with the intercepts, [rows, targets]."""
-    return transform_scores(_multiply_rows(x, coefficients, intercepts, targets), post_transform)
+    return transform_targets(_multiply_rows(x, coefficients, intercepts, targets), post_transform)
 
 
 @OPS.define("LinearClassifier", domain=_ML)
@@ -82,7 +82,7 @@ def regress_by_vectors(
         sums = _compute_kernel(x, weights[None], kernel_type, kernel_params) + np.float32(rho[0])
     if one_class:
         return jnp.where(sums > 0, np.float32(1), np.float32(-1))
-    return transform_scores(sums, post_transform)
+    return transform_targets(sums, post_transform)
 
 
 @OPS.define("SVMClassifier", domain=_ML)

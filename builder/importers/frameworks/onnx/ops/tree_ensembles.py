@@ -15,7 +15,12 @@ import numpy as np
 
 from builder.base.arrays import Array
 from builder.importers.frameworks.graph_values import Value
-from builder.importers.frameworks.onnx.class_scores import complete_binary_scores, make_labels, transform_scores
+from builder.importers.frameworks.onnx.class_scores import (
+    complete_binary_scores,
+    make_labels,
+    transform_scores,
+    transform_targets,
+)
 from builder.importers.frameworks.operator_table import OperatorTable
 from builder.importers.frameworks.tree_sums import add_leaves
 from builder.importers.trees.onnx_nodes import LeafWeights, OnnxNodes, OnnxTrees, convert_tree_ensemble, read_onnx_trees
@@ -41,8 +46,7 @@ def regress_by_trees(
         raise ValueError(f"aggregate_function is {aggregate_function}, and SUM and AVERAGE are read")
     weights = _read_weights(attributes, "target", n_targets, _read_bases(attributes, n_targets))
     weights = replace(weights, mean=aggregate_function == "AVERAGE")
-    sums = _sum_leaves(x, _read_nodes(attributes), weights, dtype)
-    return transform_scores(sums, post_transform)
+    return transform_targets(_sum_leaves(x, _read_nodes(attributes), weights, dtype), post_transform)
 
 
 @OPS.define("TreeEnsemble", domain=ML)

@@ -202,7 +202,6 @@ def write_quantised(path: Path) -> Path:
         ("onnx", "ml_converted_cases.py", "15 of 15 agree\n"),
         ("tflite", "tflite_state_cases.py", "49 of 49 agree\n6 of 6 agree in each of three rows\n"),
         ("tflite", "tflite_integer_cases.py", "285 of 285 agree\n"),
-        ("sklearn", "sklearn_cases.py", "67 of 67 agree\n"),
     ],
     ids=[
         "operators that torchax lacks",
@@ -216,7 +215,6 @@ def write_quantised(path: Path) -> Path:
         "models that skl2onnx converts",
         "states",
         "quantised operators",
-        "estimators of scikit-learn",
     ],
 )
 def test_cases_agree_with_their_framework(form: Format, script: str, printed_last: str) -> None:

@@ -31,6 +31,14 @@ def test_an_ensemble_of_trees(tree_models: Path, name: str, tmp_path: Path, monk
     assert [step["kind"] for step in manifest["lowering"]["fused_steps"]] == ["trees"]
 
 
+def test_trees_of_onnx_that_look_up_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """BRANCH_EQ searches for a value in a list; the search has no loop, as a loop's program is not optimised."""
+    assert run_script("onnx", "ml_tree_cases.py", tmp_path) == "100 of 100 agree\n"
+    manifest = assert_builds(tmp_path / "mixed.onnx", tmp_path, monkeypatch)
+    assert manifest["lowering"]["path"] == "optimised"
+    assert [step["kind"] for step in manifest["lowering"]["fused_steps"]] == ["trees"]
+
+
 @pytest.fixture(scope="module")
 def sklearn_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with what ``sklearn_cases`` leaves."""

@@ -35,6 +35,15 @@ def accumulate(
     return jnp.flip(result, axis) if reverse else result
 
 
+def count_below(values: Value, x: Value, side: str = "left") -> Value:
+    """Return how many of the sorted ``values`` are below each element of ``x``, or not above it if ``side`` is "right".
+
+    The search has no loop, since XLA makes one kernel of a loop, and a program with such a kernel is not fused.
+    """
+    method = "scan_unrolled" if values.shape[0] > 1 else "compare_all"  # JAX keeps a loop of one turn.
+    return jnp.searchsorted(jnp.asarray(values), x, side=side, method=method)
+
+
 def reverse_sequences(x: Value, lengths: Value, batch_axis: int, time_axis: int) -> Value:
     """Return ``x`` with the first ``lengths`` elements of each sequence reversed in time."""
     x = jnp.moveaxis(jnp.asarray(x), (batch_axis, time_axis), (0, 1))

@@ -1,5 +1,6 @@
 """Random ensembles of trees of ai.onnx.ml held against ONNX Runtime; prints how many agree.
 
+With a folder as argument, one of them is left there, with a row and ONNX Runtime's answer in a ``.npz`` beside it.
 Rows lie at thresholds, one float beside them, and at NaN. It runs in the environment of ONNX's models. TreeEnsemble is
 held against ONNX's reference as well, except where that is wrong (it reads a set up to a zero only, and not a tree that
 is a leaf) or has no post_transform, and where ONNX Runtime departs from the specification: it cuts off fractions that
@@ -9,12 +10,15 @@ it looks up in a large set. A build is held against ONNX Runtime.
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 from typing import Any
 
 os.environ |= {"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"}
 
 import jax
 import numpy as np
+import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
@@ -63,13 +67,12 @@ def draw_rows(dtype: Any) -> Any:
     return rng.choice(values, (300, FEATURES))
 
 
-def run_case(operator: str, x: Any, attributes: dict[str, Any], by_reference: bool = False) -> bool:
-    """Say whether labels are the same, and scores to 1e-5; ``by_reference``: to ONNX's reference, too."""
+def make_model(operator: str, x: Any, attributes: dict[str, Any]) -> Any:
     outputs = ["label", "scores"] if operator.endswith("Classifier") else ["scores"]
     graph = helper.make_graph(
         [helper.make_node(operator, ["x"], outputs, domain=ML, **attributes)],
         operator,
-        [helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)],
+        [helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), ["rows", FEATURES])],
         [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in outputs],
     )
     for output in graph.output:
@@ -77,6 +80,14 @@ def run_case(operator: str, x: Any, attributes: dict[str, Any], by_reference: bo
     opsets = {"": 17, ML: 5 if operator == "TreeEnsemble" else 3}
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(*entry) for entry in opsets.items()])
     model.ir_version = 9
+    return model
+
+
+def run_case(operator: str, x: Any, attributes: dict[str, Any], by_reference: bool = False) -> bool:
+    """Say whether labels are the same, and scores to 1e-5; ``by_reference``: to ONNX's reference, too."""
+    model = make_model(operator, x, attributes)
+    graph, outputs = model.graph, [output.name for output in model.graph.output]
+    opsets = {entry.domain: entry.version for entry in model.opset_import}
     theirs = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
     texts: tuple[str, ...] = ()
 
@@ -181,3 +192,10 @@ if __name__ == "__main__":
         dtype = (np.float32, np.float64)[number // 2 % 2]
         agreed += run_case(*draw_ensemble(kinds[number % 20 // 2], dtype, number % 2 == 0))
     print(f"{agreed} of 100 agree")
+    for folder in map(Path, sys.argv[1:]):
+        operator, x, attributes = draw_regressor(MODES, np.float32)
+        model, shape = make_model(operator, x, attributes), ["rows", attributes["n_targets"]]
+        model.graph.output[0].CopyFrom(helper.make_tensor_value_info("scores", TensorProto.FLOAT, shape))
+        onnx.save(model, folder / "mixed.onnx")
+        answer = onnxruntime.InferenceSession(folder / "mixed.onnx").run(None, {"x": x[:1]})[0]
+        np.savez(folder / "mixed.npz", feed=x[:1], fetch=answer)

@@ -11,6 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from builder.importers.frameworks.array_functions import count_below
 from builder.importers.frameworks.graph_values import Value
 from builder.importers.frameworks.onnx.text_codes import TextCodes
 from builder.importers.frameworks.operator_table import OperatorTable
@@ -164,7 +165,7 @@ def map_values(x: Value, keys: Any, values: Any, default: Any) -> Value:
         found = x.look_up(table, default, values.dtype)
     else:
         keys, first = np.unique(keys, return_index=True)  # NaN comes last.
-        places = jnp.minimum(jnp.searchsorted(jnp.asarray(keys), x), len(keys) - 1)
+        places = jnp.minimum(count_below(keys, x), len(keys) - 1)
         same = jnp.asarray(keys)[places] == x
         if keys.dtype.kind == "f" and np.isnan(keys[-1]):
             same |= jnp.isnan(x)

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from builder.base.arrays import Array
+from builder.importers.frameworks.array_functions import count_below
 from builder.importers.frameworks.graph_values import Value
 from builder.importers.frameworks.onnx.class_scores import (
     complete_binary_scores,
@@ -111,12 +112,12 @@ def _prepare_columns(trees: OnnxTrees, x: Any) -> Any:
     columns = [] if x.dtype == np.float64 else [x]
     for feature, values in trees.ranked:
         column = x[:, feature, None]
-        ranks = jnp.searchsorted(jnp.asarray(values), column).astype(np.float32)
+        ranks = count_below(values, column).astype(np.float32)
         columns.append(jnp.where(jnp.isnan(column), np.nan, ranks))
     for feature, is_truncated, values in trees.equal:
         column, known = x[:, feature, None], jnp.asarray(values.astype(x.dtype))
         column = jnp.trunc(column) if is_truncated else column
-        places = jnp.minimum(jnp.searchsorted(known, column), len(values) - 1)
+        places = jnp.minimum(count_below(known, column), len(values) - 1)
         numbers = jnp.where(known[places] == column, places.astype(np.float32), -1)
         columns.append(jnp.where(jnp.isnan(column), np.nan, numbers))
     return jnp.concatenate(columns or [jnp.zeros((len(x), 1))], 1).astype(np.float32)  # Trees may be single leaves.

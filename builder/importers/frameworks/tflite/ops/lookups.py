@@ -12,7 +12,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from jax import lax
 
-from builder.importers.frameworks.array_functions import encode_one_hot
+from builder.importers.frameworks.array_functions import count_below, encode_one_hot
 from builder.importers.frameworks.graph_values import Value, find_lowest, read_array, read_int, read_ints
 from builder.importers.frameworks.operator_table import OperatorTable
 
@@ -71,7 +71,7 @@ def combine_rows(options: Any, ids: Value, indices: Value, shape: Value, weights
 def look_up_keys(_: Any, wanted: Value, keys: Value, values: Value) -> Any:
     """Return the values of keys (zero for one that is not there), and which are there."""
     keys = jnp.asarray(keys)
-    where = jnp.clip(jnp.searchsorted(keys, wanted), 0, keys.shape[0] - 1)
+    where = jnp.clip(count_below(keys, wanted), 0, keys.shape[0] - 1)
     hits = keys[where] == wanted
     rows = jnp.asarray(values)[where]
     return jnp.where(jnp.reshape(hits, (-1,) + (1,) * (rows.ndim - 1)), rows, jnp.zeros((), rows.dtype)), hits

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from builder.importers.frameworks.array_functions import divide_values, scale_negative
+from builder.importers.frameworks.array_functions import count_below, divide_values, scale_negative
 from builder.importers.frameworks.graph_values import Value
 from builder.importers.frameworks.operator_table import OperatorTable
 from builder.importers.frameworks.tflite.fused_activation import activate
@@ -51,7 +51,7 @@ OPS.enter("LEAKY_RELU", lambda options, x: scale_negative(x, options.alpha))
 OPS.enter("PRELU", lambda _, x, slope: scale_negative(x, slope))
 OPS.enter("SOFTMAX", lambda options, x: jax.nn.softmax(x if options.beta == 1 else x * np.float32(options.beta), -1))
 OPS.enter("BITCAST", lambda _, x, *, outputs: lax.bitcast_convert_type(jnp.asarray(x), outputs[0].dtype))
-OPS.enter("BUCKETIZE", lambda options, x: jnp.searchsorted(np.float32(options.boundaries), x, side="right"))
+OPS.enter("BUCKETIZE", lambda options, x: count_below(np.float32(options.boundaries), x, "right"))
 
 
 @OPS.define("SELECT", "SELECT_V2")

@@ -27,7 +27,7 @@ from builder.config.rules import EXTENSIONS
         "--from",
         dest="model",
         metavar="MODEL",
-        help=f"{EXTENSIONS} or a SavedModel's folder, which is copied, or an address (default: the emotion example's)",
+        help=f"{EXTENSIONS} or a model's folder, which is copied, or an address (default: the emotion example's)",
     ),
     argument(
         "--with",
@@ -80,7 +80,10 @@ def run_new(options: Options, project: Project) -> None:
 @command(
     "init",
     "model.keras --output faces/model.toml",
-    argument("model", help=f"{EXTENSIONS} or a SavedModel's folder, or its address ({docs_command('sources')})"),
+    argument(
+        "model",
+        help=f"{EXTENSIONS} or a model's folder, or its address ({docs_command('sources')})",
+    ),
     argument(
         "--output", type=Path, help="where to write (default: model.toml beside the model, or here for an address)"
     ),

@@ -5,7 +5,7 @@ A rule ignores keys that already have a mistake of their own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -69,7 +69,7 @@ SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
 _TRANSFORMERS = ("modules.json", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 """The files that, beside config.json, make a folder a model of transformers, as any .safetensors does."""
 
-FOLDERS: Mapping[Format, str] = {"saved_model": "a SavedModel", "transformers": "a model of transformers"}
+FOLDERS: Mapping[Format, str] = {"saved_model": "SavedModel", "transformers": "model of transformers"}
 """Formats of models that are folders, in words."""
 
 NO_FOLDER = "a folder without saved_model.pb, and without config.json and model.safetensors"
@@ -98,15 +98,20 @@ def is_saved_model(path: Path) -> bool:
 
 def is_transformers_folder(path: Path) -> bool:
     """Return whether ``path`` is a folder with a model of Hugging Face's transformers, with its weights."""
-    weights = any((path / name).is_file() for name in _TRANSFORMERS) or any(path.glob("*.safetensors"))
-    return weights and (path / "config.json").is_file()
+    return guess_folder_format(path) == "transformers"
 
 
 def guess_folder_format(path: Path) -> Format | None:
     """Return the format that the files in a folder tell, if it is a model."""
-    if is_saved_model(path):
+    return guess_files_format({file.name for file in path.iterdir() if file.is_file()}) if path.is_dir() else None
+
+
+def guess_files_format(names: Collection[str]) -> Format | None:
+    """Return the format of the model that is a folder with files of these ``names``, if it is one."""
+    if any(name in names for name in SAVED_MODEL):
         return "saved_model"
-    return "transformers" if is_transformers_folder(path) else None
+    weights = any(name in _TRANSFORMERS or name.endswith(".safetensors") for name in names)
+    return "transformers" if weights and "config.json" in names else None
 
 
 def name_whole_model(path: Path) -> str | None:
@@ -304,7 +309,7 @@ def _check_address(model: SpecTable) -> None:
     elif lone and form and form in FOLDERS:
         right = f"name an archive ({', '.join(ARCHIVES)})"
         right += ", or a repository: hf://org/repo@COMMIT" if form == "transformers" else ""
-        model.note_mistake("source", f"{FOLDERS[form]} is a folder, and one file is fetched; {right}")
+        model.note_mistake("source", f"a {FOLDERS[form]} is a folder, and one file is fetched; {right}")
 
 
 def _check_format(tables: SpecTables, form: Format) -> None:
@@ -320,10 +325,10 @@ def _check_format(tables: SpecTables, form: Format) -> None:
     if what := FOLDERS.get(form):
         address = _parse_source(model)
         if "package" in model.present:
-            why = f"{what} is a folder, and only one file is taken from a package"
+            why = f"a {what} is a folder, and only one file is taken from a package"
             model.note_mistake("package", f"{why}; unpack it and use source")
         elif "sha256" in model.present and (not address or address.kind == "mlflow" or address.is_repository):
-            model.note_mistake("sha256", f"{what} is a folder and has no SHA-256; delete this line")
+            model.note_mistake("sha256", f"a {what} is a folder and has no SHA-256; delete this line")
     if form in TREES:
         for number, name in enumerate(model.get("signature") or ()):
             if name != LEAVES:

@@ -10,6 +10,7 @@ import stat
 import tarfile
 import zipfile
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path, PurePosixPath
@@ -19,7 +20,8 @@ from builder.base.commands import did_you_mean
 from builder.base.disk import disk_errors
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error, escape_invisible
-from builder.config.rules import EXTENSIONS, SAVED_MODEL, guess_format
+from builder.config import Format
+from builder.config.rules import EXTENSIONS, FOLDERS, guess_files_format, guess_format
 from builder.sources.transfer import Bounds
 
 ITSELF = "."
@@ -45,20 +47,24 @@ def safe_parts(name: str) -> list[str] | None:
     return parts
 
 
-def find_models(names: Iterable[str]) -> list[str]:
-    """Return the folders that are SavedModels, and the files that are models by their names.
+def find_models(names: Iterable[str]) -> dict[str, Format]:
+    """Return the formats of the folders and files that are models by their names, sorted.
 
-    The files in a SavedModel are no other models.
+    The files in a SavedModel are no other models, and neither are the modules in a model of transformers.
     """
-    paths = [PurePosixPath(name) for name in sorted(names)]
-    saved = {path.parent for path in paths if path.name in SAVED_MODEL}
-    outer = {folder for folder in saved if not saved & set(folder.parents)}
-    files = (path for path in paths if guess_format(path.name) and not outer & set(path.parents))
-    return sorted(str(path) for path in (*outer, *files))
+    paths, inside = [PurePosixPath(name) for name in names], defaultdict[PurePosixPath, set[str]](set)
+    for path in paths:
+        inside[path.parent].add(path.name)
+    folders = {folder: form for folder, files in inside.items() if (form := guess_files_format(files))}
+    models: dict[str, Format] = {}
+    for path, form in [*folders.items(), *((path, guess_format(path.name)) for path in paths)]:
+        if form and not {"saved_model", form} & {folders.get(parent) for parent in path.parents}:
+            models[str(path)] = form
+    return dict(sorted(models.items()))
 
 
 def choose_model(names: Iterable[str], file: str | None, what: str) -> str:
-    """Choose the model ``file``, or the only one; SavedModels come first. ``what``: the folder's name in messages.
+    """Choose the model ``file``, or the only one; folders come first. ``what``: the folder's name in messages.
 
     Raises ImportModelError where there is none, or several.
     """
@@ -69,9 +75,12 @@ def choose_model(names: Iterable[str], file: str | None, what: str) -> str:
             return path
         hint = did_you_mean(path, models, 3, 0.3)
         raise ImportModelError(f"{what} has no model {file}.{hint}")
-    likely = [name for name in models if not guess_format(name)] or models
+    by_kind = ([name for name, form in models.items() if form == folder] for folder in FOLDERS)
+    likely = next(filter(None, by_kind), list(models))
     if not likely:
-        raise ImportModelError(f"{what} has no model in it: no SavedModel, and no file of {EXTENSIONS}.")
+        raise ImportModelError(
+            f"{what} has no model in it: no {' or '.join(FOLDERS.values())}, no file of {EXTENSIONS}."
+        )
     if len(likely) > 1:
         some = escape_invisible(", ".join(likely[:5]))
         raise ImportModelError(f"{what} has {len(likely)} that may be meant; name one of them as `file`: {some}")

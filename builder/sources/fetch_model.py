@@ -11,7 +11,7 @@ from builder.base.escape import escape_invisible, toml_string
 from builder.base.files import replace_folder
 from builder.config import Source
 from builder.config.address import Address, parse_address
-from builder.config.rules import guess_format
+from builder.config.rules import FOLDERS
 from builder.sources import archive, hubs, mlflow, s3
 from builder.sources.archive import ITSELF, choose_model, find_models
 from builder.sources.https_client import Access, make_file_opener, read_netrc
@@ -37,16 +37,17 @@ def _fetch_whole_model(source: Source, store: Store) -> tuple[Path, str | None]:
     assert address
     if address.is_repository:
         return _fetch_repository(source, address, store), None
-    if address.kind == "mlflow" and source.format == "saved_model":
+    if address.kind == "mlflow" and source.format in FOLDERS:
         return _fetch_folder(source, address, store), None
     if not source.archived:
         file = fetch_file(source, store)
         return file, file.parent.name
     folder, member = fetch_archived_model(source, store)
-    if (form := guess_format(member) or "saved_model") != source.format:
+    if (form := find_models(archive.list_names(folder))[member]) != source.format:
+        line = f"format = {toml_string(form)}" if form in FOLDERS else f"file = {toml_string(member)}"
         raise ImportModelError(
-            f"{address.shown} has no SavedModel. Its model is {escape_invisible(member)}, of format {form}. Write this "
-            f"line under [model]:\n  file = {toml_string(member)}"
+            f"{address.shown} has no {FOLDERS.get(source.format, source.format)}. Its model is "
+            f"{escape_invisible(member)}, of format {form}. Write this line under [model]:\n  {line}"
         )
     return folder / member, folder.parent.name
 
@@ -148,15 +149,16 @@ def _unpack_cached(packed: Path, store: Store, what: str) -> Path:
 
 
 def _fetch_folder(source: Source, address: Address, store: Store) -> Path:
-    """Fetch a SavedModel whose files MLflow keeps one by one, and keep it under a digest over all of them."""
+    """Fetch a model whose files MLflow keeps one by one in a folder, and keep it under a digest over all of them."""
     assert source.file
     key, name = record_key(source), PurePosixPath(source.file).name
     if cached := _find_cached_folder(key, name, store):
         return cached
     version = mlflow.find_version(address, store.bounds)
     names, left = version.list_files(source.file), store.bounds.bytes
-    if ITSELF not in find_models(names):
-        raise ImportModelError(f"{source.file} of {address.shown} is no SavedModel: it has no saved_model.pb.")
+    if find_models(names).get(ITSELF) != source.format:
+        what = f"{FOLDERS[source.format]}, as the names of its files tell"
+        raise ImportModelError(f"{source.file} of {address.shown} is no {what}.")
     with store.translate_disk_errors(), store.make_scratch(key) as fresh:
         for member in names:
             with store.lock_download(f"{key}/{member}") as part:

@@ -14,11 +14,11 @@ from builder.base.commands import did_you_mean, docs_command
 from builder.base.errors import ImportModelError, UsageError
 from builder.base.escape import escape_invisible
 from builder.base.files import replace_file
-from builder.config import ModelSpec, Source
+from builder.config import Format, ModelSpec, Source
 from builder.config.address import Address, parse_address
-from builder.config.rules import EXTENSIONS, guess_format, guess_model_format, is_saved_model
+from builder.config.rules import EXTENSIONS, FOLDERS, guess_model_format, is_saved_model
 from builder.sources import archive, mlflow, pypi_package
-from builder.sources.archive import ITSELF, choose_model, safe_parts
+from builder.sources.archive import ITSELF, choose_model, find_models, safe_parts
 from builder.sources.fetch_model import (
     fetch_archived_model,
     fetch_file,
@@ -207,17 +207,19 @@ def find_source(
 
 def _make_source(address: Address, store: Store) -> Source:
     file, source = None, Source("saved_model", None, address=address)
+    form: Format | None = "transformers" if address.is_repository else guess_model_format(address.path)
     if address.kind == "mlflow":
-        file = choose_model(mlflow.find_version(address, store.bounds).list_files(), None, address.shown)
+        names = mlflow.find_version(address, store.bounds).list_files()
+        file = choose_model(names, None, address.shown)
+        form = find_models(names)[file]
         if file == ITSELF:
-            raise ImportModelError(f"{address.shown} is a SavedModel by itself. Log it into a folder of the version.")
-    elif address.is_repository:
-        return replace(source, format="transformers")
+            raise ImportModelError(
+                f"{address.shown} is a {FOLDERS.get(form, form)} by itself. Log it into a folder of the version."
+            )
     elif address.is_archive:
-        _, member = fetch_archived_model(source, store)
-        file = member if guess_format(member) else None
-    form = guess_format(file) if file else guess_model_format(address.path)
-    form = form or ("saved_model" if file or address.is_archive else None)
+        folder, member = fetch_archived_model(source, store)
+        form = find_models(archive.list_names(folder))[member]
+        file = None if form in FOLDERS else member
     if form is None:
         raise UsageError(
             f"{address.shown} does not tell its format: its name has to end in {EXTENSIONS}, .tar.gz or .zip. "

@@ -13,7 +13,7 @@ from typing import Any
 
 from builder.base.errors import ImportModelError
 from builder.base.escape import escape_invisible, toml_string
-from builder.config.rules import CODE, EXTENSIONS, guess_format
+from builder.config.rules import CODE, EXTENSIONS, FOLDERS
 from builder.sources.archive import find_models, list_names, safe_parts
 
 _DESCRIPTIONS = (".json", ".txt", ".model")
@@ -21,6 +21,8 @@ _DESCRIPTIONS = (".json", ".txt", ".model")
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 """Names of the weights in a folder, the preferred one first; an index may name several files instead."""
 _LARGEST_INDEX = 64 << 20
+_POINTER = b"version https://git-lfs.github.com/spec/"
+"""How a file begins that Git LFS has in the place of a large one (https://git-lfs.com)."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class FolderFiles:
 
     def _make_refusal(self, missing: str) -> ImportModelError:
         """Return the error for a folder of something else, which says what it has."""
-        models = [name for name in find_models(self.names) if (form := guess_format(name)) and form not in CODE]
+        models = [name for name, form in find_models(self.names).items() if form not in {*FOLDERS, *CODE}]
         some = ", ".join(models[:5] or sorted(self.names, key=_rank_name)[:5]) or "no files"
         step = f"Name a model that is a file of {EXTENSIONS}."
         if models:
@@ -129,6 +131,9 @@ def require_model_folder(folder: Path, what: str, *, trust: bool) -> None:
                 f"{name} in {what} is a link that leads out of the folder, which a build does not follow. Copy the "
                 "folder with what its links lead to (`cp -rL`), and name the copy."
             )
+        with (folder / name).open("rb") as file:
+            if file.read(len(_POINTER)) == _POINTER:
+                raise ImportModelError(f"{name} in {what} is only Git's pointer to the file: run `git lfs pull` there.")
 
 
 def _rank_name(name: str) -> tuple[bool, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from builder.base.errors import ImportModelError
-from builder.sources.archive import choose_model, list_names, unpack_archive
+from builder.sources.archive import choose_model, find_models, list_names, unpack_archive
 from builder.sources.transfer import Bounds
 
 
@@ -143,6 +143,12 @@ class TestTheModel:
             choose_model(names, None, "it")
         with pytest.raises(ImportModelError, match="no model c"):
             choose_model(names, "c", "it")
+
+    def test_a_model_of_transformers(self) -> None:
+        names = ["m/config.json", "m/model.safetensors", "m/2_Dense/config.json", "m/2_Dense/model.safetensors"]
+        assert find_models([*names, "m/onnx/a.onnx"]) == {"m": "transformers", "m/onnx/a.onnx": "onnx"}
+        assert choose_model([*names, "m/onnx/a.onnx"], None, "it") == "m"
+        assert choose_model([*names, "m/tf/saved_model.pb"], None, "it") == "m/tf"
 
     def test_a_file(self) -> None:
         names = ["data/model.keras", "readme"]

@@ -32,6 +32,7 @@ TREE = {
     "data": [("model.keras", len(MODEL))],
     "saved": [("saved_model.pb", 5), ("variables", None)],
     "saved/variables": [("variables.index", 5)],
+    "net": [("config.json", 2), ("model.safetensors", 4)],
 }
 ADDRESS = "mlflow:/models:/digits net/2"
 SECRET = "s3cr3t"
@@ -80,6 +81,8 @@ def registry(site: Website, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     site.answers[FILES] = listed
     site.files[f"{FILES}/{ROOT}/data/model.keras"] = MODEL
     site.files[f"{FILES}/{ROOT}/saved/saved_model.pb"] = b"graph"
+    site.files[f"{FILES}/{ROOT}/net/config.json"] = b"{}"
+    site.files[f"{FILES}/{ROOT}/net/model.safetensors"] = b"data"
     site.files[f"{FILES}/{ROOT}/saved/variables/variables.index"] = b"index"
     return roots
 
@@ -124,6 +127,13 @@ def test_a_saved_model_of_a_version(site: Website, tmp_path: Path) -> None:
     (path / "saved_model.pb").write_bytes(b"spoilt")
     assert (located(tmp_path, file="saved", form="saved_model") / "saved_model.pb").read_bytes() == b"graph"
     assert list((tmp_path / "cache/models/downloads").iterdir()) == []
+
+
+def test_a_model_of_transformers_of_a_version(tmp_path: Path) -> None:
+    path = located(tmp_path, file="net", form="transformers")
+    assert {p.name: p.read_bytes() for p in path.iterdir()} == {"config.json": b"{}", "model.safetensors": b"data"}
+    with pytest.raises(ImportModelError, match=r"net of .* is no SavedModel"):
+        located(tmp_path / "other", file="net", form="saved_model")
 
 
 def test_all_files_together_are_limited(site: Website, tmp_path: Path) -> None:

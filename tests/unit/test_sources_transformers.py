@@ -16,16 +16,18 @@ from hypothesis import strategies as st
 
 from builder.base.cache import content_digest
 from builder.base.errors import ColdforgeError, EnvironmentSetupError, ImportModelError, SpecError
+from builder.base.project import Project
 from builder.config import ModelSpec, Source, TextSpec, read_spec, render_spec
 from builder.config.address import parse_address
 from builder.config.rules import guess_folder_format
 from builder.importers.draft import draft_spec
 from builder.importers.onnx_data import list_source_files
 from builder.importers.ports import ModelPorts, PortInfo
+from builder.pipeline.docker.docker_run import build_mounts
 from builder.pipeline.pack_bundle import list_model_materials
 from builder.sources import Bounds, fetched_digest, find_source, list_named_files, locate_model, locate_text_file
 from builder.sources.transformers_folder import FolderFiles
-from tests.support.sources import QUICK, site, spec_of, unchanged
+from tests.support.sources import QUICK, packed, site, spec_of, unchanged
 from tests.support.website import Website, says, website
 
 __all__ = ["site"]
@@ -393,6 +395,44 @@ def test_links_that_lead_out_of_a_folder(tmp_path: Path) -> None:
     (folder / "merges.txt").symlink_to("../secret")
     with pytest.raises(ImportModelError, match=r"merges.txt in .* is a link that leads out of the folder.*cp -rL"):
         locate_model(spec, tmp_path)
+
+
+def test_a_clone_without_its_large_files(tmp_path: Path) -> None:
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n"
+    folder = write_folder(tmp_path / "net", MODEL | {"model.safetensors": pointer})
+    with pytest.raises(ImportModelError, match=r"model.safetensors in .*net is only Git's pointer.*git lfs pull"):
+        locate_model(spec_of(tmp_path, Source("transformers", folder)), tmp_path)
+
+
+@pytest.mark.parametrize("place", ["", "minilm/"])
+def test_a_folder_in_an_archive(place: str, site: Website, tmp_path: Path) -> None:
+    files = MODEL | MODULES | {"onnx/model.onnx": b""}
+    site.files["/nets.tar.gz"] = packed({f"{place}{name}": data for name, data in files.items()})
+    origin, model = find_source(f"{site.origin}/nets.tar.gz", tmp_path / "cache", bounds=QUICK)
+    assert contents(model) == files
+    toml = tmp_path / "model.toml"
+    text = draft_spec(model, lambda source, path: PORTS, toml=toml, origin=origin).format_toml()
+    toml.write_text(text)
+    spec = read_spec(toml)
+    assert (spec.source, spec.source.format, spec.source.file) == (origin, "transformers", None)
+    assert f'\ntokenizer = "model:{place}tokenizer.json"\n' in text
+    found = locate_text_file(spec, tmp_path / "cache", bounds=QUICK).text
+    assert found == TextSpec(model / "tokenizer.json", inside=("tokenizer", f"{place}tokenizer.json"))
+    toml.write_text(text.replace('format = "transformers"\n', ""))
+    with pytest.raises(ImportModelError, match=r'has no SavedModel(.|\n)*\n  format = "transformers"'):
+        locate_model(read_spec(toml), tmp_path / "cache", bounds=QUICK)
+
+
+def test_a_container_gets_the_folder_and_no_other(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    hub.publish(MODEL)
+    project, spec = Project(tmp_path), remote(tmp_path)
+    spec.path.touch()
+    model = locate_model(spec, project.cache, bounds=QUICK)
+    (tmp_path / "scratch").mkdir()
+    mounts = build_mounts(spec, project, model, tmp_path, tmp_path / "scratch")
+    names = {mount.source.name for mount in mounts if mount.source.is_relative_to(project.cache)}
+    assert names == {model.parent.name, "revisions"}
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])

@@ -46,7 +46,8 @@ class CategoryTable:
     def encode_values(self, values: Any) -> Any:
         """Return the columns [rows, columns] of float64 ``values`` [rows]."""
         same = is_category(values[:, None], self.numbers) | (jnp.isnan(values)[:, None] & np.isnan(self.numbers))
-        codes = jnp.asarray(self.codes)[jnp.where(same.any(1), same.argmax(1), len(self.numbers))]
+        known = self.codes if self.width is None else self.codes.astype(np.int32)  # Whole ones are compared.
+        codes = jnp.asarray(known)[jnp.where(same.any(1), same.argmax(1), len(self.numbers))]
         return codes[:, None] if self.width is None else (codes[:, None] == np.arange(self.width)).astype(values.dtype)
 
 

@@ -85,7 +85,7 @@ def convert_model(spec: ModelSpec, path: Path) -> None:
     function = make_channels_last(function) if model.channels_first else function
     ports = number_strings(model.ports)
     if model.terms:
-        ports, shapes = model.terms.pin_feeds(model.ports, shapes, spec.feeds)
+        ports, shapes = model.terms.pin_feeds(ports, shapes, spec.feeds)
     program = make_program(function, ports, shapes, model.states)
     program = replace(program, ports=model.ports, samples=model.samples, vocabularies=model.vocabularies)
     program = replace(program, terms=model.terms)

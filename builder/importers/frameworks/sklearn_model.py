@@ -6,7 +6,7 @@ Texts are numbers to the function: their places in the ``categories`` of the fee
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,10 @@ from builder.importers.frameworks.framework_model import FrameworkModel, make_po
 from builder.importers.frameworks.sklearn_categories import CategoryColumns, list_used_columns, number_categories
 from builder.importers.frameworks.sklearn_inputs import SklearnTable, draw_inputs
 from builder.importers.frameworks.sklearn_steps import explain_unsupported, run_ensemble, run_method
-from builder.importers.frameworks.sklearn_texts import TextColumns, replace_vectorizers
+from builder.importers.frameworks.sklearn_text_inputs import TextInputs
+from builder.importers.frameworks.sklearn_texts import Texts, replace_vectorizers
 from builder.importers.frameworks.sklearn_trees import NUMBERED
-from builder.importers.loaded import HOW_TO_TRUST
+from builder.importers.loaded import HOW_TO_TRUST, make_names_unique
 from builder.importers.ports import GraphFacts, ModelPorts, PortInfo
 
 FEED, TEXT = "input", "text"
@@ -58,9 +59,9 @@ def open_sklearn(path: Path, trust: bool, leaves: bool = False) -> FrameworkMode
     for step in (model, *(step for _, step in getattr(model, "steps", ()))):
         if getattr(step, "n_jobs", None) not in (None, 1):
             step.set_params(n_jobs=1)  # The order of sums must not depend on the processors.
-    fetch, texts = _choose_fetch(model), TextColumns()
+    fetch, texts = _choose_fetch(model), Texts()
     counted = replace_vectorizers(model, texts)
-    if texts.parts:
+    if texts:
         opened = _open_texts(model, counted, fetch, texts)
     elif hasattr(model, "n_features_in_"):
         opened = _open_table(model, fetch, leaves)
@@ -83,7 +84,7 @@ def _open_table(model: Any, fetch: str, leaves: bool) -> FrameworkModel:
     numbered = number_categories(model, range(features), categories)
     table = SklearnTable(model, categories, list_used_columns(model, features))
     samples = draw_inputs(numbered, features, categories)[:, table.used]
-    refused = _list_refusing_missing(model, fetch, table, samples[:1])
+    refused = _list_refusing_missing(model, fetch, table.restore_rows, samples[:1])
 
     def run(x: Any) -> list[Any]:
         rows = table.spread_columns(x)
@@ -94,39 +95,55 @@ def _open_table(model: Any, fetch: str, leaves: bool) -> FrameworkModel:
     missing = len(refused) < len(table.used)
     feed = table.describe_feed(make_port(FEED, "float32", ["batch", len(table.used)]), refused if missing else [])
     return FrameworkModel(
-        _make_ports(feed, names, shapes, (FEED,) if missing else ()), lambda: run,
+        _make_ports([feed], names, shapes, [FEED] if missing else []), lambda: run,
         lambda feeds: [_answer_rows(model, name, table.restore_rows(feeds[0])) for name in names],
         samples={FEED: samples},
     )  # fmt: skip
 
 
-def _open_texts(model: Any, counted: Any, fetch: str, texts: TextColumns) -> FrameworkModel:
-    """Return ``model``, which takes a text. ``counted``: the same for the counts of ``texts``."""
-    terms = texts.describe_steps(TEXT)
-    (examples,) = terms.texts.values()
-    samples = texts.count_texts(examples)
+def _open_texts(model: Any, counted: Any, fetch: str, texts: Texts) -> FrameworkModel:
+    """Return ``model``, which takes texts, alone or beside other columns. ``counted``: the same for counts of terms."""
+    features, categories = getattr(model, "n_features_in_", 0), CategoryColumns()
+    numbered = number_categories(counted, range(features), categories)
+    used = list_used_columns(model, features)
+    known = getattr(model, "feature_names_in_", [f"x{column}" for column in range(features)])
+    names = dict(zip(used, make_names_unique([str(known[column]) for column in used]), strict=True)) or {0: TEXT}
+    inputs = TextInputs(names, texts, SklearnTable(model, categories, used) if features else None)
+    rows = draw_inputs(numbered, features, categories)[:, used]
+    samples = inputs.draw_samples(rows)
+    steps = inputs.describe_steps(samples)
 
-    def answer(pairs: Array) -> Array:
-        return _answer_rows(counted, fetch, texts.restore_counts(pairs))
+    def answer(feeds: Sequence[Array]) -> list[Array]:
+        return [_answer_rows(counted, fetch, inputs.restore_rows(feeds))]
 
-    def run(pairs: Any) -> list[Any]:
-        return [_run(counted, fetch, texts.spread_counts(pairs))]
+    def run(*feeds: Any) -> list[Any]:
+        return [_run(numbered, fetch, inputs.spread_feeds(feeds))]
 
-    if not np.allclose(answer(samples), _answer_rows(model, fetch, [*examples]), rtol=1e-9, atol=1e-9, equal_nan=True):
+    (own,) = answer([*samples.values()])
+    plain = [steps.texts[name] if name in steps.terms else values for name, values in samples.items()]
+    whole = _answer_rows(model, fetch, inputs.restore_rows(plain))
+    if not np.allclose(own, whole, rtol=1e-9, atol=1e-9, equal_nan=True):
         raise ImportModelError("The model does more with a text than to count its terms, which is not supported.")
-    ports = _make_ports(make_port(TEXT, "string", ["batch"]), (fetch,), jax.eval_shape(run, samples[:1]))
-    return FrameworkModel(
-        ports, lambda: run, lambda feeds: [answer(feeds[0])], samples={TEXT: samples}, terms=terms
-    )  # fmt: skip
+    first = [values[:1] for values in samples.values()]
+
+    def restore_rows(row: Array) -> Any:
+        return inputs.restore_rows([first[at] if column in texts else row[:, at] for at, column in enumerate(names)])
+
+    ports = _make_ports(inputs.make_ports(), (fetch,), jax.eval_shape(run, *first))
+    if features:
+        refused = _list_refusing_missing(counted, fetch, restore_rows, rows[:1])
+        missing = (port.name for at, port in enumerate(ports.feeds) if port.dtype == "float32" and at not in refused)
+        ports = replace(ports, facts=replace(ports.facts or GraphFacts(()), missing=tuple(missing)))
+    return FrameworkModel(ports, lambda: run, answer, samples=samples, terms=steps)
 
 
 def _make_ports(
-    feed: PortInfo, names: Sequence[str], shapes: Sequence[Any], missing: tuple[str, ...] = ()
+    feeds: Sequence[PortInfo], names: Sequence[str], shapes: Sequence[Any], missing: Sequence[str] = ()
 ) -> ModelPorts:
     """Return the ports of a model whose fetches, ``names``, have ``shapes`` for a single row."""
     fetches = (make_port(name, str(s.dtype), ["batch", *s.shape[1:]]) for name, s in zip(names, shapes, strict=True))
     endings = {"probabilities": "Softmax"} if "probabilities" in names else {}
-    return ModelPorts((feed,), tuple(fetches), facts=GraphFacts((), endings, missing=missing))
+    return ModelPorts(tuple(feeds), tuple(fetches), facts=GraphFacts((), endings, missing=tuple(missing)))
 
 
 def _load_estimator(path: Path, trust: bool) -> tuple[Any, list[str]]:
@@ -196,12 +213,15 @@ _MOST_PROBES = 200
 """The most columns of which each is asked for alone whether a value may be missing."""
 
 
-def _list_refusing_missing(model: Any, fetch: str, table: SklearnTable, row: Array) -> list[int]:
-    """Return the columns of ``row`` [1, columns] in which NaN is a mistake or a number, rather than a missing value."""
+def _list_refusing_missing(model: Any, fetch: str, restore_rows: Callable[[Array], Any], row: Array) -> list[int]:
+    """Return the columns of ``row`` [1, columns] in which NaN is a mistake or a number, rather than a missing value.
+
+    ``restore_rows``: a function that returns rows as scikit-learn takes them.
+    """
 
     def refuses_missing(missing: Any) -> bool:
         try:
-            answer = _answer_rows(model, fetch, table.restore_rows(np.where(missing, np.float32(np.nan), row)))
+            answer = _answer_rows(model, fetch, restore_rows(np.where(missing, np.float32(np.nan), row)))
         except (ValueError, TypeError):
             return True
         return bool(np.isnan(answer).any())

@@ -220,7 +220,8 @@ def _transform_columns(model: Any, x: Any) -> Any:
     for name, transformer, _ in model.transformers_:
         columns = model._transformer_to_input_indices[name]
         if len(columns) and transformer != "drop":
-            parts.append(run_method(transformer, "transform", x[:, np.array(columns)]))
+            places = getattr(model, "counted", {}).get(name, np.array(columns))
+            parts.append(run_method(transformer, "transform", x[:, places]))
     return jnp.concatenate(parts, 1)
 
 

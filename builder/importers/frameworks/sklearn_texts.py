@@ -1,6 +1,6 @@
 """Texts in models of scikit-learn: the function counts the terms that vectorizers know, and the model takes counts.
 
-The counts of all vectorizers stand side by side, as columns of rows.
+The terms of all vectorizers of one input are numbered one after the other.
 """
 
 from __future__ import annotations
@@ -8,22 +8,21 @@ from __future__ import annotations
 import re
 import warnings
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from scipy import sparse
-from sklearn import pipeline
+from sklearn import compose, pipeline
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 from builder.base.arrays import Array
 from builder.base.errors import ImportModelError
 from builder.importers.frameworks.sklearn_categories import copy_with
-from builder.importers.strings.counted_terms import TermSteps
 from builder.importers.strings.probe_strings import ODD, strings_like
-from builder.importers.strings.string_ops import Recipe, encode_constant
 from builder.importers.text.patterns import search_cost
 
 _INSTEAD = {
@@ -38,94 +37,105 @@ _KNOWN = 400
 
 @dataclass(frozen=True, eq=False)
 class TermCounts:
-    """Takes the place of ``vectorizer``, whose terms are counted from the column ``first`` on."""
+    """Takes the place of ``vectorizer``, whose terms are numbered from ``first`` on among those of its text.
+
+    ``step``: how the function counts them.
+    """
 
     vectorizer: Any
     first: int
+    step: Mapping[str, Any]
 
     @property
     def end(self) -> int:
-        """The column behind the last one."""
+        """The number behind the last one."""
         return self.first + len(self.vectorizer.vocabulary_)
 
-    def transform(self, counts: Any) -> Any:
-        """Return what the vectorizer itself makes of a sparse matrix of ``counts`` of all terms."""
-        own = counts[:, self.first : self.end].astype(self.vectorizer.dtype)
+    def transform(self, pairs: Sequence[Array]) -> Any:
+        """Return what the vectorizer makes of texts for whose terms ``pairs`` [most, 2] have numbers and counts."""
+        numbers, counts = np.moveaxis(np.stack([*pairs]), 2, 0)
+        own = (counts != 0) & (numbers >= self.first) & (numbers < self.end)
+        matrix = sparse.csr_matrix(
+            (counts[own], (np.nonzero(own)[0], numbers[own] - self.first)), (len(pairs), self.end - self.first)
+        ).astype(self.vectorizer.dtype)
         if self.vectorizer.binary:
-            own.data.fill(1)
+            matrix.data.fill(1)
         weighs = isinstance(self.vectorizer, TfidfVectorizer)
-        return self.vectorizer._tfidf.transform(own, copy=False) if weighs else own
+        return self.vectorizer._tfidf.transform(matrix, copy=False) if weighs else matrix
 
 
-@dataclass(eq=False)
-class TextColumns:
-    """The vectorizers of a model's text."""
-
-    parts: list[TermCounts] = field(default_factory=list)
-
-    @property
-    def terms(self) -> int:
-        """The number of different terms."""
-        return self.parts[-1].end
-
-    def describe_steps(self, feed: str) -> TermSteps:
-        """Return the steps from the text ``feed`` to its terms. Raises ImportModelError."""
-        tables = [{"strings": False, "keys": _list_terms(part.vectorizer), "first": part.first} for part in self.parts]
-        steps = [_make_step(part.vectorizer) | {"of": [0], "table": at} for at, part in enumerate(self.parts)]
-        recipe = Recipe([{"name": feed, "shape": [1]}], [encode_constant(np.array(1))], tables, steps)
-        if len(steps) > 1:
-            steps.append({"op": "ConcatV2", "of": [*range(2, 2 + len(steps)), 1]})
-        recipe.outputs.append({"feed": feed, "value": 1 + len(steps), "pad": 0})
-        return TermSteps(recipe.to_bytes().decode("ascii"), {feed: self.terms}, {feed: self._draw_texts()})
-
-    def _draw_texts(self) -> tuple[str, ...]:
-        """Return texts of known terms and others, and unusual ones."""
-        known = [term for part in self.parts for term in _list_terms(part.vectorizer)]
-        chosen = [known[int(at)] for at in np.linspace(0, len(known) - 1, min(len(known), _KNOWN))]
-        return (*strings_like(chosen, _DRAWN, "text", 0), *ODD)
-
-    def count_texts(self, texts: Sequence[str]) -> Array:
-        """Return the terms of ``texts`` and their counts, int32 [texts, most, 2], by scikit-learn's own analyzers."""
-        analyzers = [(part.first, part.vectorizer.vocabulary_, part.vectorizer.build_analyzer()) for part in self.parts]
-        rows = []
-        for text in texts:
-            terms = [first + known[term] for first, known, cut in analyzers for term in cut(text) if term in known]
-            rows.append([*Counter(terms).items()])
-        pairs = np.zeros((len(rows), max(map(len, rows)), 2), np.int32)
-        for number, row in enumerate(rows):
-            pairs[number, : len(row)] = np.reshape(row, (-1, 2))
-        return pairs
-
-    def restore_counts(self, pairs: Array) -> Any:
-        """Return the sparse counts [rows, terms] of ``pairs`` [rows, most, 2]."""
-        numbers, counts = pairs[..., 0], pairs[..., 1]
-        rows = np.broadcast_to(np.arange(len(pairs))[:, None], numbers.shape)
-        matrix = sparse.csr_matrix((counts.ravel(), (rows.ravel(), numbers.ravel())), (len(pairs), self.terms))
-        matrix.eliminate_zeros()
-        return matrix
-
-    def spread_counts(self, pairs: Any) -> Any:
-        """Return the counts [rows, terms] of ``pairs`` [rows, most, 2] as JAX computes them, float64."""
-        rows = jnp.arange(pairs.shape[0])[:, None]
-        counts = jnp.zeros((pairs.shape[0], self.terms), jnp.float64)
-        return counts.at[rows, pairs[..., 0]].add(pairs[..., 1].astype(jnp.float64), mode="promise_in_bounds")
+Texts = dict[int, list[TermCounts]]
+"""The vectorizers of each column of texts, by its position."""
 
 
-def replace_vectorizers(model: Any, columns: TextColumns) -> Any:
-    """Return a copy of ``model`` with TermCounts in the place of vectorizers, and note them in ``columns``."""
+def replace_vectorizers(model: Any, texts: Texts, column: int = 0) -> Any:
+    """Return a copy of ``model`` with TermCounts in the place of vectorizers of ``column``, and note them in ``texts``.
+
+    A ColumnTransformer gets ``counted``: the places of a transformer's counts, which stand behind all columns of rows.
+    Raises ImportModelError.
+    """
     match model:
         case pipeline.Pipeline(steps=[(name, first), *others]):
-            return copy_with(model, steps=[(name, replace_vectorizers(first, columns)), *others])
+            return copy_with(model, steps=[(name, replace_vectorizers(first, texts, column)), *others])
         case pipeline.FeatureUnion():
-            steps = [(name, replace_vectorizers(step, columns)) for name, step in model.transformer_list]
+            steps = [(name, replace_vectorizers(step, texts, column)) for name, step in model.transformer_list]
             return copy_with(model, transformer_list=steps)
+        case compose.ColumnTransformer():
+            replaced, columns = [], {}
+            for name, step, selected in model.transformers_:
+                first, before = next(iter(model._transformer_to_input_indices[name]), 0), _count_parts(texts)
+                replaced.append((name, replace_vectorizers(step, texts, first), selected))
+                if _count_parts(texts) > before:
+                    columns[name] = first
+            places = locate_counts(texts, model.n_features_in_)
+            counted = {name: places[column] for name, column in columns.items()}
+            return copy_with(model, transformers_=replaced, counted=counted)
         case CountVectorizer():
-            columns.parts.append(TermCounts(model, columns.terms if columns.parts else 0))
-            return columns.parts[-1]
+            parts = texts.setdefault(column, [])
+            parts.append(TermCounts(model, parts[-1].end if parts else 0, _make_step(model)))
+            return parts[-1]
     return model
 
 
-def _list_terms(vectorizer: Any) -> list[str]:
+def _count_parts(texts: Texts) -> int:
+    return sum(map(len, texts.values()))
+
+
+def locate_counts(texts: Texts, features: int) -> dict[int, slice]:
+    """Return the places of the counts of each text behind ``features`` other columns."""
+    ends = [*accumulate((parts[-1].end for parts in texts.values()), initial=features)]
+    return {column: slice(*places) for column, places in zip(texts, pairwise(ends), strict=True)}
+
+
+def draw_texts(parts: Sequence[TermCounts]) -> tuple[str, ...]:
+    """Return texts of known terms and others, and unusual ones."""
+    known = [term for part in parts for term in list_terms(part.vectorizer)]
+    chosen = [known[int(at)] for at in np.linspace(0, len(known) - 1, min(len(known), _KNOWN))]
+    return (*strings_like(chosen, _DRAWN, "text", 0), *ODD)
+
+
+def count_texts(parts: Sequence[TermCounts], texts: Sequence[str]) -> Array:
+    """Return the terms of ``texts`` and their counts, int32 [texts, most, 2], by scikit-learn's own analyzers."""
+    analyzers = [(part.first, part.vectorizer.vocabulary_, part.vectorizer.build_analyzer()) for part in parts]
+    rows = []
+    for text in texts:
+        terms = [first + known[term] for first, known, cut in analyzers for term in cut(text) if term in known]
+        rows.append([*Counter(terms).items()])
+    pairs = np.zeros((len(rows), max(map(len, rows)), 2), np.int32)
+    for number, row in enumerate(rows):
+        pairs[number, : len(row)] = np.reshape(row, (-1, 2))
+    return pairs
+
+
+def spread_counts(parts: Sequence[TermCounts], pairs: Any) -> Any:
+    """Return the counts [rows, terms] of ``pairs`` [rows, most, 2] as JAX computes them, float64."""
+    rows = jnp.arange(pairs.shape[0])[:, None]
+    counts = jnp.zeros((pairs.shape[0], parts[-1].end), jnp.float64)
+    return counts.at[rows, pairs[..., 0]].add(pairs[..., 1].astype(jnp.float64), mode="promise_in_bounds")
+
+
+def list_terms(vectorizer: Any) -> list[str]:
+    """Return the terms of a vectorizer in the order of their numbers."""
     return sorted(vectorizer.vocabulary_, key=vectorizer.vocabulary_.__getitem__)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -78,14 +79,13 @@ class TermSteps:
         program = parse_program(self.recipe.encode("ascii"))
         for number, texts in enumerate(zip(*self.texts.values(), strict=True)):
             arrays = program.compute_arrays([[text.encode()] for text in texts])
-            for name in self.terms:
-                found = dict(np.reshape(arrays[name].values, (-1, 2)).tolist())
-                wanted = {term: count for term, count in samples[name][number].tolist() if count}
+            for name in self.texts:
+                width = 2 if name in self.terms else 1
+                found, wanted = (_list_rows(array, width) for array in (arrays[name].values, samples[name][number]))
                 if found != wanted:
                     raise ImportModelError(
                         f"The function counts other terms than the framework in {name!r}, where the texts are "
-                        f"{[text[:60] for text in texts]}: {sorted(found.items() ^ wanted.items())[:5]}. Please report "
-                        "this model."
+                        f"{[text[:60] for text in texts]}: {sorted(found ^ wanted)[:5]}. Please report this model."
                     )
         folder.mkdir(parents=True, exist_ok=True)
         (folder / WORDS).write_bytes(self.recipe.encode("ascii"))
@@ -98,3 +98,8 @@ class TermSteps:
             short = fitted[name][:, : shapes[name][1]]
             fitted[name] = np.pad(short, [(0, 0), (0, shapes[name][1] - short.shape[1]), (0, 0)])
         return fitted
+
+
+def _list_rows(values: Any, width: int) -> set[tuple[int, ...]]:
+    """Return the numbers that a feed has for an item in rows of ``width``, without terms that do not occur."""
+    return {tuple(row) for row in np.reshape(values, (-1, width)).tolist() if row[-1] or width == 1}

@@ -16,11 +16,14 @@ from typing import Any
 import jax
 import joblib
 import numpy as np
+import pandas
 from sklearn import (
     cluster,
+    compose,
     decomposition,
     ensemble,
     feature_selection,
+    impute,
     linear_model,
     naive_bayes,
     neural_network,
@@ -76,6 +79,38 @@ CASES: dict[str, Any] = {
     "weighed": chain(pipeline.FeatureUnion([("w", WORDS), ("c", CHARACTERS)], transformer_weights={"c": 2}), LOGISTIC),
     "length": (chain(TfidfVectorizer(), linear_model.Ridge()), [float(len(text)) for text in TEXTS]),
 }  # fmt: skip
+RANDOM = np.random.default_rng(0)
+ROWS = pandas.DataFrame({
+    "id": range(len(TEXTS)),
+    "comment": TEXTS,
+    "size": pandas.Series([float(len(text)) for text in TEXTS]).where(RANDOM.random(len(TEXTS)) > 0.1),
+    "first letter": [text[:1] for text in TEXTS],
+    "last": pandas.Series([text[-1:] for text in TEXTS]).where(RANDOM.random(len(TEXTS)) > 0.1),
+    "title": [text[:30] for text in TEXTS],
+    "month": RANDOM.integers(1, 13, len(TEXTS)),
+})  # fmt: skip
+NUMBERS = chain(impute.SimpleImputer(), preprocessing.StandardScaler())
+LETTERS = preprocessing.OneHotEncoder(handle_unknown="ignore")
+BINNED = ensemble.HistGradientBoostingClassifier(max_iter=3, random_state=0)
+
+
+def make_columns(*steps: Any, rest: str = "drop") -> Any:
+    return compose.make_column_transformer(*steps, remainder=rest, sparse_threshold=0)
+
+
+TABLES: dict[str, tuple[Any, Any]] = {
+    "beside": (chain(make_columns(
+        (WORDS, "comment"), (NUMBERS, ["size"]), (LETTERS, ["first letter", "last"]),
+        (chain(CHARACTERS, decomposition.TruncatedSVD(4)), "comment"), (CountVectorizer(), "title"),
+    ), LOGISTIC), ROWS),
+    "strict": (chain(make_columns(
+        (TfidfVectorizer(max_features=40), "comment"), (preprocessing.OrdinalEncoder(), ["first letter"]),
+        rest="passthrough",
+    ), BINNED), ROWS[["size", "comment", "first letter"]]),
+    "array": (chain(
+        make_columns((TfidfVectorizer(), 1), (preprocessing.StandardScaler(), [0])), LOGISTIC,
+    ), ROWS[["id", "comment"]].to_numpy()),
+}  # fmt: skip
 REFUSED: dict[str, Any] = {
     "tokenizer": TfidfVectorizer(tokenizer=str.split),
     "slow": TfidfVectorizer(token_pattern=r"\w*\w*\w*!", vocabulary=["a!"]),
@@ -83,13 +118,51 @@ REFUSED: dict[str, Any] = {
 }
 
 
-def count_pairs(words: StringProgram, texts: Any) -> Any:
-    """The feed of ``texts`` by the function's own steps."""
-    rows = [words.compute_arrays([[text.encode()]])["text"].values for text in texts]
+def run_table_case(name: str, folder: Path) -> bool:
+    """Say whether the answers agree, to rows that go through the function's own steps, and to the examples."""
+    estimator, rows = TABLES[name]
+    estimator.fit(rows, CLASSES)
+    path = folder / f"{name}.joblib"
+    joblib.dump(estimator, path)
+    model = open_sklearn(path, trust=True)
+    assert model.terms
+    words = parse_program(model.terms.recipe.encode())
+    table = rows if name != "array" else pandas.DataFrame(rows, columns=["x0", "x1"])
+    table = table[[port.name for port in model.ports.feeds]]
+    if name == "beside":
+        table = table.fillna({"last": "unknown"})
+    strings = [table[source] for source in words.inputs]
+    arrays = [words.compute_arrays([[text.encode()] for text in row]) for row in zip(*strings, strict=True)]
+    feeds = []
+    for port in model.ports.feeds:
+        if port.name in model.terms.terms:
+            feeds.append(pack_pairs([array[port.name].values for array in arrays]))
+        elif port.dtype == "string":
+            feeds.append(np.array([array[port.name].scalar for array in arrays]))
+        else:
+            feeds.append(table[port.name].to_numpy(np.float32))
+    given = rows if name == "array" else rows.assign(**table)
+    wanted = estimator.predict_proba(given)
+    run, samples = jax.jit(model.make_function()), [*model.samples.values()]
+    table = table.astype(object).where(table.notna(), None)
+    recorded = {"rows": table.to_dict("records"), "answers": wanted.tolist()}
+    path.with_suffix(".json").write_text(json.dumps(recorded))
+    return all(
+        np.allclose(ours, theirs, rtol=1e-6, atol=1e-6)
+        for ours, theirs in ((run(*feeds)[0], wanted), (run(*samples)[0], model.answer(samples)[0]))
+    )
+
+
+def pack_pairs(rows: Any) -> Any:
     pairs = np.zeros((len(rows), max(map(len, rows)) // 2, 2), np.int32)
     for number, row in enumerate(rows):
         pairs[number, : len(row) // 2] = np.reshape(row, (-1, 2))
     return pairs
+
+
+def count_pairs(words: StringProgram, texts: Any) -> Any:
+    """The feed of ``texts`` by the function's own steps."""
+    return pack_pairs([words.compute_arrays([[text.encode()]])["text"].values for text in texts])
 
 
 def run_case(name: str, folder: Path) -> bool:
@@ -119,7 +192,7 @@ def run_case(name: str, folder: Path) -> bool:
 
 
 def main(folder: Path) -> None:
-    same = {name: run_case(name, folder) for name in CASES}
+    same = {name: run_case(name, folder) for name in CASES} | {name: run_table_case(name, folder) for name in TABLES}
     for name, vectorizer in REFUSED.items():
         fitted = chain(vectorizer, linear_model.SGDClassifier()).fit(TEXTS, CLASSES)
         vectorizer.set_params(input="filename" if name == "files" else "content")

@@ -129,7 +129,7 @@ class EveryTerm(dict[str, str]):
         return term
 
 
-ODD_LETTERS = "aB é\u0301İıßΣς日本न\u094d\u200d\u00a0\x1c\x85\t\n_-'1२³ﬁ😀\x00."
+ODD_LETTERS = "aB é\u0301İıßΣς日本न\u094d\u200d\u0e31\u302e\u00a0\x1c\x85\t\n_-'1२³ﬁ😀\x00."
 TEXTS = st.text(st.sampled_from(ODD_LETTERS) | st.characters(codec="utf-8"), max_size=40)
 PATTERNS = [r"(?u)\b\w\w+\b", r"\b(\w)\w*\b", r"\w+", r"[^\W\d_]{1,3}", r"\S+", r"(?i)[a-c]+|\d"]
 OPTIONS = st.fixed_dictionaries({
@@ -143,7 +143,7 @@ OPTIONS = st.fixed_dictionaries({
 
 
 @given(OPTIONS, TEXTS)
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_terms_of_a_text_are_those_of_scikit_learn(analyze: Analyze, options: dict[str, Any], text: str) -> None:
     asked = options if options["analyzer"] == "word" else {**options, "stop_words": None}
     counted = OPS["CountTerms"](

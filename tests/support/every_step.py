@@ -63,7 +63,7 @@ COMBINED_NMS = CombinedNmsStep(
 TREES = TreesStep(
     "trees.10", arena(0, 24), tuple(Buffer("weights", 64 * i, 64) for i in range(7)), arena(64, 8),
     rows=2, features=3, columns=2, trees=1, outputs=1, width=1, words=False, wide=False, doubles=False,
-    thread_scratch=576, scratch=arena(128, 576),
+    blocks=1, thread_scratch=576, scratch=arena(128, 576),
 )  # fmt: skip
 GATHER = GatherStep(
     "gather.10", arena(0, 16), Buffer("weights", 64, 6), arena(64, 8), rows=3, width=2, count=4, index="int32",

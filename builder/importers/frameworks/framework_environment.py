@@ -28,6 +28,8 @@ _VARIABLES = (
     ("JAX_ENABLE_X64", "1"),  # Otherwise 64-bit integers and doubles are cut to 32 bits.
     ("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false"),  # The order of sums must not depend on the processors.
     ("OMP_NUM_THREADS", "1"),
+    ("HF_HUB_OFFLINE", "1"),
+    ("TOKENIZERS_PARALLELISM", "false"),  # Processes are forked.
     ("PYTHONWARNINGS", "ignore"),  # The frameworks' own code causes deprecation warnings.
 )
 
@@ -55,7 +57,7 @@ def _make_framework(name: str, lock: str, size: str, reader: str, links: str | N
 _EXCHANGE = ("exchange.txt", "about 250 MB")
 """The environment of formats that are files alone: their readers need NumPy and JAX, and their frameworks answer."""
 
-_TORCH = ("PyTorch", "torch.txt", "about 350 MB")
+_TORCH = ("PyTorch", "torch.txt", "about 450 MB")
 _TORCH_WHEELS = "https://download.pytorch.org/whl/cpu/torch/"
 
 FRAMEWORKS: Mapping[Format, Framework] = {

@@ -19,6 +19,7 @@ from builder.config import (
     OutputSpec,
     Source,
     TextSpec,
+    Weights,
     render_spec,
 )
 from builder.config.address import Address
@@ -33,8 +34,10 @@ from builder.config.rules import (
     may_run_code,
     name_whole_model,
 )
+from builder.config.schema import WeightType
 from builder.importers.draft_image import draft_image
-from builder.importers.ports import ASSUMED_DIM, ModelPorts, PortInfo
+from builder.importers.loaded import Shape
+from builder.importers.ports import ASSUMED_DIM, AnswerFacts, ModelPorts, PortInfo
 
 Describe = Callable[[Source, Path], ModelPorts]
 
@@ -46,6 +49,12 @@ _HEAD = 4096
 """The bytes at the beginning of a JSON file that tell a Keras architecture from a model of XGBoost."""
 _TABLE_BATCHES = (1, 64)
 """Batches of a model that takes rows of a table: 64 are a block of the kernel of trees."""
+_TEXT_BATCHES, _WORD_BATCHES = (1, 4, 16), (1, 12)
+"""Batches of a model that takes texts. A library tells its programs apart by the bytes that go in and out: if answers
+are of words, four texts of 16 tokens are like one of 64."""
+_WEIGHT_BYTES: Mapping[WeightType, int] = {"float32": 4, "float16": 2, "int8": 1}
+_LAYER = 240_000_000
+"""The bytes of weights that fit into a layer beside the function: Lambda's limit is 250 MB, unzipped."""
 _IDS = {"int32", "int64", "float32"}
 
 
@@ -129,6 +138,11 @@ def draft_spec(
         batches = _TABLE_BATCHES
         notes["model.batch"] = "A request may have any number of rows: many run together, a single one alone."
     unknown = ports.have_strings and not ports.labels
+    if text and ports.facts and ports.facts.lengths:
+        of_words = any(facts.kind == "tokens" for facts in ports.facts.answers.values())
+        batches = _WORD_BATCHES if of_words else _TEXT_BATCHES
+        notes["model.batch"] = "A request may have any number of texts: those of about one length run together."
+    stored = _choose_weights(ports.facts.parameters if ports.facts else 0, notes)
     spec = ModelSpec(
         path=toml,
         name=name,
@@ -140,6 +154,7 @@ def draft_spec(
         fetches=tuple(FetchSpec(fetch.name) for fetch in ports.fetches) if form == "graph_def" else (),
         image=image,
         text=text,
+        weights=stored,
         outputs=() if unknown else _draft_outputs(ports, name, notes, image is not None),
     )
     if spec.fetches:
@@ -220,6 +235,17 @@ def _draft_text_input(ports: ModelPorts, folder: Path, notes: dict[str, str]) ->
     return None
 
 
+def _choose_weights(count: int, notes: dict[str, str]) -> Weights:
+    """Return the largest type with which ``count`` weights fit into a layer, which is nearly all of the function."""
+    kind: WeightType = next((kind for kind, size in _WEIGHT_BYTES.items() if size * count < _LAYER), "int8")
+    if kind != "float32":
+        notes["weights.type"] = (
+            f"float32 would be {4 * count / 1e6:.0f} MB, and Lambda's limit is 250 MB. `coldforge accuracy` says what "
+            f"{kind} costs; {docs_command('large-models')} has other ways."
+        )
+    return Weights(type=kind)
+
+
 def _choose_batch(ports: ModelPorts) -> int:
     """Return the first feed's leading dimension where the model fixes it, and the batch is no other one."""
     first = next((feed.shape for feed in ports.feeds if ports.batch_names.isdisjoint(feed.dimensions[1:])), None)
@@ -249,8 +275,12 @@ def _draft_feeds(
         number = port.shape == () and port.dtype in _WHOLE
         if form != "graph_def" and not open_dims and port.shape is not None and not missing and not number:
             continue
-        shape = None
-        if port.shape is None and not is_image:
+        shape: Shape | None = None
+        shapes: tuple[Shape, ...] = ()
+        if ports.facts and ports.facts.lengths and open_dims:
+            shapes = tuple((leading, length) for length in ports.facts.lengths)
+            notes[f"{place}.shapes"] = "Texts of so many tokens: each run takes the shortest that holds its texts."
+        elif port.shape is None and not is_image:
             notes[place] = f"Add the shape {port.name} is called with, batch first: the model leaves its rank open."
         elif open_dims and fixed is not None:
             known = ports.facts.shapes.get(port.name, ()) if ports.facts else ()
@@ -266,7 +296,7 @@ def _draft_feeds(
             )
         if missing:
             notes[f"{place}.nan"] = "The graph looks for NaN here, as for a missing number: callers may send it."
-        feeds.append(FeedSpec(port.name, shape, nan=missing))
+        feeds.append(FeedSpec(port.name, shape, shapes, nan=missing))
     return tuple(feeds)
 
 
@@ -282,6 +312,10 @@ def _draft_outputs(ports: ModelPorts, name: str, notes: dict[str, str], takes_im
         if detection and port.name in detection.fetches:
             continue
         i = len(outputs)
+        if facts := ports.facts and ports.facts.answers.get(port.name):
+            outputs.append(_make_output(port, name, several, facts, ports.labels))
+            notes[f"outputs.{i}"] = "As the model's own files say."
+            continue
         if port.shape and port.shape[0] is None and not any_batch:  # The data decides the number of rows.
             port = replace(port, shape=None)
         ending = ports.facts.endings.get(port.name) if ports.facts else None
@@ -314,6 +348,13 @@ def _draft_outputs(ports: ModelPorts, name: str, notes: dict[str, str], takes_im
                 'kind = "classification", and activation = "softmax" if they are raw.'
             )
     return tuple(outputs)
+
+
+def _make_output(port: PortInfo, name: str, several: bool, facts: AnswerFacts, labels: tuple[str, ...]) -> OutputSpec:
+    """Return the output that the model's files describe."""
+    raw = OutputSpec(port.name, port.name) if several else OutputSpec(name, None)
+    top_k = min(TOP_K, len(labels)) if facts.kind == "classification" else None
+    return replace(raw, kind=facts.kind, labels=labels, activation=facts.activation, top_k=top_k)
 
 
 def _draft_detection(ports: ModelPorts) -> OutputSpec | None:

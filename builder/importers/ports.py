@@ -8,6 +8,7 @@ from typing import Any
 
 from builder.base.errors import ImportModelError
 from builder.base.records import NOT_A_RECORD, read_part
+from builder.config.schema import Activation, OutputKind
 from builder.importers.input_scaling import InputScaling
 
 ASSUMED_SIDE = 224
@@ -95,12 +96,22 @@ class PortInfo:
 
 
 @dataclass(frozen=True)
+class AnswerFacts:
+    """What a model's files say of an output: a ``kind`` of OutputSpec, and the activation that belongs to it."""
+
+    kind: OutputKind
+    activation: Activation = "none"
+
+
+@dataclass(frozen=True)
 class GraphFacts:
     """Facts read from a graph: its first steps for each image input that could be followed, and others.
 
     ``endings``: the op that makes each output, where known. ``family``: the name of its ImageFamily, or "".
     ``shapes``: if the model leaves sizes open, shapes of all inputs at which it runs. ``missing``: the inputs in which
-    it looks for NaN.
+    it looks for NaN. ``answers``: what the model's files say of outputs. ``lengths``: of texts in tokens, for each of
+    which the library should hold the model; the last is the longest that it takes. ``parameters``: the number of its
+    weights, 0 where it was not asked for.
     """
 
     scalings: tuple[InputScaling, ...]
@@ -108,6 +119,9 @@ class GraphFacts:
     family: str = ""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
+    answers: Mapping[str, AnswerFacts] = field(default_factory=dict)
+    lengths: tuple[int, ...] = ()
+    parameters: int = 0
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from builder.base.errors import ImportModelError
 from builder.config import FeedSpec, FetchSpec, ImageSpec, ModelSpec, OutputSpec, Source, read_spec
 from builder.importers.draft import Describe, draft_spec, name_of, with_raw_outputs
 from builder.importers.input_scaling import InputScaling
-from builder.importers.ports import GraphFacts, ModelPorts, PortInfo
+from builder.importers.ports import AnswerFacts, GraphFacts, ModelPorts, PortInfo
 from builder.importers.shapes import pin_shapes
 
 
@@ -406,3 +406,30 @@ def test_a_tokenizer_beside_the_model_is_named(model: Path, name: str) -> None:
     assert f"Found beside the model: {name}." in text
     pixels = ports([PortInfo("input_ids", "int32", (None, 8, 8, 3))], [PortInfo("vector", "float32", (None, 8))])
     assert drafted(model, pixels)[0].text is None
+
+
+@pytest.mark.parametrize(
+    ("parameters", "kind"), [(22_000_000, "float32"), (109_000_000, "float16"), (278_000_000, "int8")]
+)
+def test_a_text_encoder_that_says_what_it_answers(tmp_path: Path, parameters: int, kind: str) -> None:
+    folder = tmp_path / "encoder"
+    folder.mkdir()
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        (folder / name).write_text("{}")
+    feeds = tuple(
+        PortInfo(name, "int64", (None, None), dimensions=("batch", "length"))
+        for name in ("input_ids", "attention_mask")
+    )
+    facts = GraphFacts(
+        (), answers={"logits": AnswerFacts("tokens", "softmax")}, lengths=(16, 64), parameters=parameters
+    )
+    fetch = PortInfo("logits", "float32", (None, None, 3), dimensions=("batch", "length", ""))
+    ports = ModelPorts(feeds, (fetch,), facts=facts, labels=("O", "B-PER", "I-PER"))
+    spec = draft_spec(folder, lambda source, path: ports).spec
+    assert spec.source.format == "transformers"
+    assert [feed.shapes for feed in spec.feeds] == [((1, 16), (1, 64))] * 2
+    (output,) = spec.outputs
+    assert (output.kind, output.labels, output.activation) == ("tokens", ("O", "B-PER", "I-PER"), "softmax")
+    assert spec.weights.type == kind
+    sizes = [batch * length for batch in spec.buckets for length in (16, 64)]
+    assert len({*sizes}) == len(sizes)  # A library tells its programs apart by their bytes.

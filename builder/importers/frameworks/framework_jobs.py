@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import repeat
 from pathlib import Path
@@ -26,13 +26,15 @@ from builder.importers.frameworks.framework_model import (
 )
 from builder.importers.loaded import HOW_TO_TRUST, Shape
 from builder.importers.ports import LENGTHS, SIDES, GraphFacts, PortInfo, read_image_size
+from builder.importers.samples.golden_inputs import list_texts
 from builder.importers.shapes import drop_constants, pin_shapes, read_constants
 
 
 def describe_ports(source: Source, path: Path) -> dict[str, Any]:
     """Return the ports of the model at ``path`` as JSON values. Raises ImportModelError."""
     model = _open_model(source, path)
-    facts = replace(model.ports.facts or GraphFacts(()), shapes=_find_shapes(model))
+    facts = model.ports.facts or GraphFacts(())
+    facts = facts if facts.lengths else replace(facts, shapes=_find_shapes(model))
     return asdict(replace(model.ports, facts=facts))
 
 
@@ -97,10 +99,27 @@ def answer_cases(spec: ModelSpec, path: Path) -> None:
 
     A case that the framework refuses is left out.
     """
-    model = _open_fixed(spec, path)
-    save_cases(
-        Path(ANSWERED), {case: _answer_or_skip(model, feeds, case) for case, feeds in load_cases(Path(ASKED)).items()}
-    )
+    model, cases = _open_fixed(spec, path), load_cases(Path(ASKED))
+    if spec.text and model.encode_texts:
+        _compare_ids(spec, model, cases)
+    save_cases(Path(ANSWERED), {case: _answer_or_skip(model, feeds, case) for case, feeds in cases.items()})
+
+
+def _compare_ids(spec: ModelSpec, model: FrameworkModel, cases: Mapping[str, Sequence[Array]]) -> None:
+    """Raise ImportModelError if the framework's tokenizer gives other ids than the function's did for a golden text."""
+    assert spec.text
+    assert model.encode_texts
+    names = [port.name for port in model.ports.feeds]
+    at = names.index(spec.text.with_feed_names(names).ids or "")
+    for case, feeds in cases.items():
+        texts = list_texts(case, spec.batch)
+        expected = model.encode_texts(texts, feeds[at].shape[1])
+        for text, own, published in zip(texts, feeds[at], expected, strict=True):
+            if not np.array_equal(own, published):
+                raise ImportModelError(
+                    f"The function's tokenizer and the model's own give different ids for {text[:60]!r}: "
+                    f"{own[:16].tolist()} and {published[:16].tolist()}. The tokenizer's file may not be this model's."
+                )
 
 
 def _answer_or_skip(model: FrameworkModel, feeds: Sequence[Array], case: str) -> Sequence[Array]:
@@ -140,6 +159,10 @@ def _open_model(source: Source, path: Path) -> FrameworkModel:
         from builder.importers.frameworks.tree_model import open_tree_model
 
         return open_tree_model(path, source.format, source.signature == LEAVES)
+    if source.format == "transformers":
+        from builder.importers.frameworks.transformers_model import open_transformers
+
+        return open_transformers(path, source.trust)
     if source.format == "sklearn" and not may_run_code(source.format, path.name):
         return _open_sklearn(source, path)
     if not source.trust:

@@ -45,6 +45,9 @@ class FrameworkModel:
     terms: TermSteps | None = None
     """The steps for feeds of texts, which are the counts of their terms to the function and to ``answer``."""
 
+    encode_texts: Callable[[Sequence[str], int], Array] | None = None
+    """The framework's own tokenizer: the ids [texts, length] of texts, of a model whose feed takes these."""
+
     def fix_feeds(self, values: Mapping[str, Array]) -> FrameworkModel:
         """Return the model without the inputs of ``values``, which always have these values."""
         if not values:

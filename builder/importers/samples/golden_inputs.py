@@ -101,6 +101,11 @@ def is_text(case: str) -> bool:
     return case.startswith(_TEXT)
 
 
+def list_texts(case: str, batch: int) -> list[str]:
+    """Return the texts of a golden case of ``batch`` items, none of a case of another kind."""
+    return _choose_passages(int(case.removeprefix(_TEXT)), batch) if is_text(case) else []
+
+
 def _choose_passages(number: int, count: int) -> list[str]:
     """Return ``count`` passages: beginnings of sentences (2 to 128 characters), or running text for an odd number."""
     lines = TEXTS.read_text(encoding="utf-8").splitlines()

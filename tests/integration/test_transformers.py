@@ -1,0 +1,91 @@
+"""Folders of transformers: from ``coldforge new`` to a function that answers as the published pipelines do."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from builder.base.errors import ImportModelError
+from builder.cli import main
+from builder.package.bundle import Bundle
+from tests.support.framework_scripts import run_script
+from tests.support.function import served
+from tests.support.models import empty_project
+
+pytestmark = [pytest.mark.integration, pytest.mark.network, pytest.mark.full]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with what ``transformers_cases`` leaves."""
+    folder = tmp_path_factory.mktemp("transformers")
+    said = run_script("transformers", "transformers_cases.py", folder)
+    assert said.splitlines()[-1] == "18 of 18 agree", said
+    return folder
+
+
+def build(model: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, sizes: str = "[[1, 16], [1, 64]]") -> Path:
+    """Return the library of the project that ``coldforge new`` writes for ``model``, for one batch only."""
+    project = empty_project(folder, monkeypatch)
+    assert main(["new", str(folder / "service"), "--from", str(model)]) == 0
+    toml = folder / "service" / "model.toml"
+    written = toml.read_text()
+    assert written.count(f"shapes = {sizes}") == 2
+    toml.write_text(re.sub(r"batch = \[1, .*\]", "batch = 1", written))
+    assert main(["bundle", str(toml), "--in", "host"]) == 0
+    return Bundle.load(project.dist / "service").library
+
+
+def ask(library: Path, texts: list[str]) -> list[Any]:
+    (answer,) = served(library, {"texts": texts}).answers
+    assert "predictions" in answer, answer
+    return [prediction["service"] for prediction in answer["predictions"]]
+
+
+def test_embeddings(folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts, wanted = json.loads((folders / "sentences" / "answers.json").read_text())
+    answers = ask(build(folders / "sentences", tmp_path, monkeypatch), texts)
+    cosines = (np.array(answers) * np.array(wanted)).sum(1)
+    assert cosines.min() > 1 - 1e-6
+
+
+def test_classes_of_texts(folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts, wanted = json.loads((folders / "moods" / "answers.json").read_text())
+    answers = ask(build(folders / "moods", tmp_path, monkeypatch), texts)
+    for own, published in zip(answers, wanted, strict=True):
+        assert [row["label"] for row in own] == [row["label"] for row in published]
+        np.testing.assert_allclose([row["probability"] for row in own], [row["score"] for row in published], atol=1e-5)
+
+
+def test_labels_of_words(folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts, wanted = json.loads((folders / "names" / "answers.json").read_text())
+    answers = ask(build(folders / "names", tmp_path, monkeypatch), texts)
+    for own, published in zip(answers, wanted, strict=True):
+        spans = [(row["entity_group"], row["start"], row["end"]) for row in published]
+        assert [(row["label"], row["start"], row["end"]) for row in own] == spans
+        np.testing.assert_allclose([row["score"] for row in own], [row["score"] for row in published], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [("many", ['kind = "classification"', 'activation = "sigmoid"']), ("number", ['kind = "regression"'])],
+)
+def test_other_answers(folders: Path, name: str, lines: list[str], tmp_path: Path) -> None:
+    toml = tmp_path / "model.toml"
+    assert main(["init", str(folders / name), "--output", str(toml)]) == 0
+    assert all(line in toml.read_text() for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("headless", "has no weights for classifier.bias, classifier.weight"), ("pairs", "which takes pairs of texts")],
+)
+def test_what_is_refused(folders: Path, name: str, said: str, tmp_path: Path, capsys: Any) -> None:
+    command = ["init", str(folders / name), "--output", str(tmp_path / "model.toml")]
+    assert main(command) == ImportModelError.exit_code
+    assert said in capsys.readouterr().err

@@ -188,6 +188,7 @@ static cf_status run_program(cf_context *context) {
             .words = 0,
             .wide = 0,
             .doubles = 0,
+            .blocks = 1,
             .scratch = 576,
         };
         const cf_trees_data data = {

@@ -178,6 +178,13 @@ def test_attention_is_one_step_with_any_mask(compiled: Callable[[Case], FrozenGr
     assert [step.mask and step.mask.type for step in found][3] == "set"
 
 
+@of_case("attention_of_one")
+def test_attention_of_one_sequence_is_one_step(compiled: Callable[[Case], FrozenGraph]) -> None:
+    graph = compiled(next(c for c in CASES if c.name == "attention_of_one"))
+    steps = lower_graph(graph.folder / "graph_metadata.o", graph, CACHE).program.steps
+    assert [step.safe for step in steps if isinstance(step, AttentionStep)] == [True]
+
+
 @of_case("pixels_that_are_left")
 def test_layers_run_before_and_after_what_the_data_cuts_off(compiled: Callable[[Case], FrozenGraph]) -> None:
     """XLA makes such sizes fixed ones before it makes kernels; the samples keep no pixel, some, and all."""

@@ -38,17 +38,17 @@ def match_softmax(value: Value) -> Softmax | None:
 
 def _match_some_kept(value: Value, source: Value) -> tuple[Value, ...] | None:
     """Return the values from ``source`` to ``value``: whether a row has more than -infinity, repeated along it."""
-    last = len(value.dims) - 1
-    reduced = value.operands[0].base
-    if list(value.instruction.dimensions) != list(range(last)) or reduced.op != "reduce" or reduced.reducer != "or":
+    reduction = match_reduction(value.operands[0].base, "or") if _repeats_rows(value) else None
+    if reduction is None:
         return None
-    visible = reduced.operands[0]
+    visible, halves = reduction
     hidden = visible.operands[0] if visible.op == "not" else visible
-    if list(reduced.instruction.dimensions) != [last] or hidden.op != "compare":
+    if visible.dims != value.dims or hidden.op != "compare":
         return None
     direction = "EQ" if visible.op == "not" else "NE"
     right = hidden.instruction.comparison_direction == direction and hidden.operands[0] is source
-    return (value, reduced, visible, hidden) if right and find_scalar(hidden.operands[1]) == -math.inf else None
+    path = (value, *halves, visible, hidden)
+    return path if right and find_scalar(hidden.operands[1]) == -math.inf else None
 
 
 def _match_plain_softmax(value: Value) -> Softmax | None:
@@ -78,15 +78,19 @@ def is_dense_float32(value: Value) -> bool:
     return value.dtype == "float32" and value.row_major and len(value.dims) > 0
 
 
+def _repeats_rows(value: Value) -> bool:
+    """Return whether a broadcast repeats numbers along the last dimension alone; it may add others of size 1."""
+    axes, last = set(value.instruction.dimensions), len(value.dims) - 1
+    return last not in axes and all(value.dims[axis] == 1 for axis in range(last) if axis not in axes)
+
+
 def _match_repeated_reduction(value: Value, reducer: str) -> tuple[Value, list[Value]] | None:
     """Return the source whose reduction ``value`` repeats along the last dimension, and the values on the way."""
     if value.op != "broadcast" or not is_dense_float32(value):
         return None
     path = [value, value.operands[0]]
     reduced = value.operands[0].base
-    axes = set(value.instruction.dimensions)
-    last = len(value.dims) - 1
-    if last in axes or any(value.dims[axis] != 1 for axis in range(last) if axis not in axes):
+    if not _repeats_rows(value):
         return None
     if reducer == "maximum" and reduced.op == "maximum":
         path.append(reduced)
@@ -101,7 +105,7 @@ def _match_repeated_reduction(value: Value, reducer: str) -> tuple[Value, list[V
 
 
 def match_reduction(value: Value, reducer: str) -> tuple[Value, list[Value]] | None:
-    """Return the source and the values, ``value`` included, of an "add" or "maximum" over the last axis, or None.
+    """Return the source and the values, ``value`` included, of an "add", "or" or "maximum" over the last axis, or None.
 
     It may be over axes of size 1 as well.
     """
@@ -122,7 +126,7 @@ def _is_whole_reduction(value: Value, reducer: str) -> bool:
 
 
 def _is_neutral(value: Value) -> bool:
-    return find_scalar(value.operands[1]) == (0.0 if value.reducer == "add" else -math.inf)
+    return find_scalar(value.operands[1], value.dtype) == (-math.inf if value.reducer == "maximum" else 0.0)
 
 
 def _is_windowed_half(value: Value, reducer: str) -> bool:

@@ -12,15 +12,17 @@ from typing import Any
 import numpy as np
 import pandas
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn import compose, impute, pipeline, preprocessing
 
 from builder.importers.frameworks.framework_model import decode_strings
-from builder.importers.frameworks.sklearn_categories import OTHER, CategoryColumns, is_category
-from builder.importers.frameworks.sklearn_trees import has_trees, read_trees
+from builder.importers.frameworks.sklearn_categories import OTHER, CategoryColumns, copy_with, is_category
+from builder.importers.frameworks.sklearn_trees import has_trees, is_xgboost, list_missing, read_trees
 from builder.importers.ports import PortInfo
 from builder.importers.trees.ensemble import draw_rows
 
 _COUNT = 64
+_MISSING_SHARE = 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,14 +81,33 @@ def draw_inputs(model: Any, features: int, categories: CategoryColumns) -> NDArr
     """
     random = np.random.Generator(np.random.PCG64(features))
     if has_trees(model) and getattr(model, "_preprocessor", None) is None:
-        return draw_rows(read_trees(model, [""] * features), _COUNT)
-    centre, spread = _describe_columns(model, features)
-    rows = (centre + spread * random.standard_normal((_COUNT, features))).astype(np.float32)
+        rows = draw_rows(read_trees(model, [""] * features), _COUNT)
+    else:
+        centre, spread = _describe_columns(model, features)
+        rows = (centre + spread * random.standard_normal((_COUNT, features))).astype(np.float32)
+    for number in list_missing(model.steps[-1][1] if isinstance(model, pipeline.Pipeline) else model):
+        rows[random.random(rows.shape) < _MISSING_SHARE] = number
     for column in categories.texts.keys() | categories.numbers.keys():
         known = {*map(float, categories.texts.get(column, {}).values()), *categories.numbers.get(column, ())}
         others = set() if column in categories.strict else {OTHER}
         rows[:, column] = random.choice(sorted(known | others), _COUNT)
     return rows
+
+
+def note_sparse_rows(numbered: Any, model: Any, rows: Any) -> Any:
+    """Return ``numbered``, or a copy whose last step has ``misses_zeros``: it is XGBoost's, and gets sparse rows.
+
+    XGBoost takes what such rows do not store, which are zeros, for missing. ``model``: the same with texts as they are;
+    ``rows``: some, as it takes them.
+    """
+    if not isinstance(model, pipeline.Pipeline) or not is_xgboost(model.steps[-1][1]):
+        return numbered
+    for _, step in model.steps[:-1]:
+        rows = rows if isinstance(step, str) else step.transform(rows)
+    if not sparse.issparse(rows):
+        return numbered
+    *others, (name, last) = numbered.steps
+    return copy_with(numbered, steps=[*others, (name, copy_with(last, misses_zeros=True))])
 
 
 def _describe_columns(model: Any, features: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

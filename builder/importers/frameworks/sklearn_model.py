@@ -18,6 +18,7 @@ import numpy as np
 import sklearn
 from sklearn.base import BaseEstimator, is_classifier, is_clusterer, is_regressor
 from sklearn.exceptions import InconsistentVersionWarning, NotFittedError
+from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils.validation import check_is_fitted
 from skops import io as skops
 
@@ -27,7 +28,7 @@ from builder.base.escape import describe_error
 from builder.config.rules import LEAVES
 from builder.importers.frameworks.framework_model import FrameworkModel, make_port
 from builder.importers.frameworks.sklearn_categories import CategoryColumns, list_used_columns, number_categories
-from builder.importers.frameworks.sklearn_inputs import SklearnTable, draw_inputs
+from builder.importers.frameworks.sklearn_inputs import SklearnTable, draw_inputs, note_sparse_rows
 from builder.importers.frameworks.sklearn_steps import explain_unsupported, run_ensemble, run_method
 from builder.importers.frameworks.sklearn_text_inputs import TextInputs
 from builder.importers.frameworks.sklearn_texts import Texts, replace_vectorizers
@@ -67,8 +68,8 @@ def open_sklearn(path: Path, trust: bool, leaves: bool = False) -> FrameworkMode
         opened = _open_table(model, fetch, leaves)
     else:
         raise ImportModelError(
-            f"{path.name} takes no table of numbers, as only estimators do that are supported, and no texts for "
-            "CountVectorizer or TfidfVectorizer."
+            f"{path.name} holds {type(model).__name__}, which is not supported: models of tables of numbers and "
+            "categories are, and pipelines that begin with CountVectorizer or TfidfVectorizer."
         )
     ports = replace(
         opened.ports,
@@ -83,6 +84,8 @@ def _open_table(model: Any, fetch: str, leaves: bool) -> FrameworkModel:
     features, categories = int(model.n_features_in_), CategoryColumns()
     numbered = number_categories(model, range(features), categories)
     table = SklearnTable(model, categories, list_used_columns(model, features))
+    samples = draw_inputs(numbered, features, categories)[:, table.used]
+    numbered = note_sparse_rows(numbered, model, table.restore_rows(samples))
     samples = draw_inputs(numbered, features, categories)[:, table.used]
     refused = _list_refusing_missing(model, fetch, table.restore_rows, samples[:1])
 
@@ -111,6 +114,7 @@ def _open_texts(model: Any, counted: Any, fetch: str, texts: Texts) -> Framework
     inputs = TextInputs(names, texts, SklearnTable(model, categories, used) if features else None)
     rows = draw_inputs(numbered, features, categories)[:, used]
     samples = inputs.draw_samples(rows)
+    numbered = note_sparse_rows(numbered, counted, inputs.restore_rows([*samples.values()]))
     steps = inputs.describe_steps(samples)
 
     def answer(feeds: Sequence[Array]) -> list[Array]:
@@ -171,7 +175,7 @@ def _load_estimator(path: Path, trust: bool) -> tuple[Any, list[str]]:
         check_is_fitted(model)
     except NotFittedError as error:
         raise ImportModelError(f"{path.name} is not fitted: call its fit, and save it again.") from error
-    return model, notes
+    return (model.best_estimator_ if isinstance(model, BaseSearchCV) else model), notes
 
 
 def _load_skops(path: Path, trust: bool) -> Any:

@@ -32,7 +32,7 @@ from builder.base.errors import ImportModelError
 from builder.importers.frameworks.sklearn_categories import CategoryEncoder
 from builder.importers.frameworks.sklearn_points import ask_neighbours, predict_by_vectors, score_by_vectors
 from builder.importers.frameworks.sklearn_texts import TermCounts
-from builder.importers.frameworks.sklearn_trees import ENSEMBLES, has_trees, read_trees
+from builder.importers.frameworks.sklearn_trees import ENSEMBLES, has_trees, list_missing, read_trees
 from builder.importers.frameworks.tree_sums import run_trees
 
 Step = Callable[[Any, Any], Any]
@@ -73,7 +73,10 @@ def run_ensemble(model: Any, x: Any, numbered: bool) -> list[Any]:
     if getattr(model, "_preprocessor", None) is not None:
         x = run_method(model._preprocessor, "transform", x)
     ensemble = read_trees(model, [str(i) for i in range(model.n_features_in_)])
-    return run_trees(ensemble, x.astype(np.float32), numbered)
+    x = x.astype(np.float32)
+    for number in list_missing(model):
+        x = jnp.where(x == np.float32(number), np.float32(np.nan), x)
+    return run_trees(ensemble, x, numbered)
 
 
 def _compute_sums(model: Any, x: Any) -> Any:
@@ -216,12 +219,12 @@ def _apply_function(model: Any, x: Any) -> Any:
 
 
 def _transform_columns(model: Any, x: Any) -> Any:
-    parts = []
+    parts, weights = [], model.transformer_weights or {}
     for name, transformer, _ in model.transformers_:
         columns = model._transformer_to_input_indices[name]
         if len(columns) and transformer != "drop":
             places = getattr(model, "counted", {}).get(name, np.array(columns))
-            parts.append(run_method(transformer, "transform", x[:, places]))
+            parts.append(run_method(transformer, "transform", x[:, places]) * weights.get(name, 1))
     return jnp.concatenate(parts, 1)
 
 

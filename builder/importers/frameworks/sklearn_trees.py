@@ -43,6 +43,19 @@ def has_trees(model: Any) -> bool:
     return type(model) in ENSEMBLES or _find_package(model) in ("xgboost", "lightgbm")
 
 
+def list_missing(model: Any) -> list[float]:
+    """Return the numbers that stand for missing values in the rows of an estimator that ``has_trees``, beside NaN."""
+    if not is_xgboost(model):
+        return []
+    zero = [0.0] if getattr(model, "misses_zeros", False) else []
+    return [*zero, *([] if model.missing is None or np.isnan(model.missing) else [float(model.missing)])]
+
+
+def is_xgboost(model: Any) -> bool:
+    """Return whether ``model`` is one of XGBoost's estimators."""
+    return _find_package(model) == "xgboost"
+
+
 def _find_package(model: Any) -> str:
     return type(model).__module__.partition(".")[0]
 
@@ -54,7 +67,8 @@ def read_trees(model: Any, features: Sequence[str]) -> Ensemble:
     """
     if (package := _find_package(model)) != "sklearn":
         if package == "xgboost":
-            ensemble = read_xgboost(bytes(model.get_booster().save_raw("ubj")))
+            booster, (first, end) = model.get_booster(), model._get_iteration_range(None)  # It may have stopped early.
+            ensemble = read_xgboost(bytes((booster[first:end] if end else booster).save_raw("ubj")))
         else:
             ensemble = read_lightgbm(model.booster_.model_to_string().encode())
         if ensemble.categories:

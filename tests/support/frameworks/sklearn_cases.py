@@ -31,6 +31,7 @@ from sklearn import (
     feature_selection,
     impute,
     linear_model,
+    model_selection,
     naive_bayes,
     neighbors,
     neural_network,
@@ -153,9 +154,13 @@ ROWS = pandas.DataFrame({
     "size": RANDOM.choice(SIZES, COUNT).astype(object),
     "share": RANDOM.choice([0.1, 0.2, 0.7], COUNT),
     "paid": RANDOM.random(COUNT) < 0.5,
+    "shop": [f"shop {number}" for number in RANDOM.integers(0, 40, COUNT)],
+    "fee": np.maximum(0, RANDOM.normal(0, 9, COUNT).astype(np.float32)).astype(float),
 })  # fmt: skip
 ANSWERS = (
-    ROWS["colour"].isin(["red", "grey"]).astype(int) + (ROWS["size"] == "large") + (ROWS["month"] > 6)
+    ROWS["colour"].isin(["red", "grey"]).astype(int)
+    + (ROWS["size"] == "large")
+    + (ROWS["month"] > 6) * (ROWS["fee"] < 9)
 ).to_numpy()
 ONE_HOT, ORDINAL = preprocessing.OneHotEncoder, preprocessing.OrdinalEncoder
 FILLED = impute.SimpleImputer(strategy="constant", fill_value="none")
@@ -177,6 +182,10 @@ GROUPING = ONE_HOT(handle_unknown="infrequent_if_exist", min_frequency=30)
 GIVEN = ORDINAL(categories=[[*SIZES]], handle_unknown="use_encoded_value", unknown_value=-1)
 FREQUENT = impute.SimpleImputer(strategy="most_frequent")
 LOGARITHM = pipeline.make_pipeline(impute.SimpleImputer(), preprocessing.FunctionTransformer(np.log1p))
+SPARSE = compose.make_column_transformer((IGNORING, ["shop"]), ("passthrough", ["fee", "month"]))
+WEIGHTED = compose.ColumnTransformer(
+    [("a", SCALED(), ["month"]), ("b", SCALED(), ["fee"])], transformer_weights={"a": 5}
+)
 NOMINAL = {"min_samples_leaf": 3, **BINNED}
 TABLES: dict[str, tuple[Any, list[str]]] = {
     "one-hot": make_case(IGNORING),
@@ -193,6 +202,14 @@ TABLES: dict[str, tuple[Any, list[str]]] = {
     "encoded-alone": (pipeline.make_pipeline(IGNORING, LOGISTIC), TEXTS),
     "logarithm": make_case(ONE_HOT(), numbers=LOGARITHM, texts=["size"]),
     "xgboost": make_case(IGNORING, xgboost.XGBClassifier(n_estimators=5)),
+    "xgboost-missing": (xgboost.XGBClassifier(n_estimators=5, missing=6), ["age", "month"]),
+    "xgboost-early": (
+        xgboost.XGBClassifier(n_estimators=60, learning_rate=1.0, early_stopping_rounds=2),
+        ["age", "month"],
+    ),
+    "xgboost-sparse": (pipeline.make_pipeline(SPARSE, xgboost.XGBClassifier(n_estimators=5)), ["shop", "fee", "month"]),
+    "weighted": (pipeline.make_pipeline(WEIGHTED, LOGISTIC), ["month", "fee"]),
+    "searched": (model_selection.GridSearchCV(LOGISTIC, {"C": [0.1, 1.0]}), ["month", "fee"]),
     "xgboost-numbers": (xgboost.XGBRegressor(n_estimators=5), ["age", "month", "share"]),
     "lightgbm": make_case(ORDINAL(), lightgbm.LGBMClassifier(n_estimators=5, verbose=-1)),
     "binned-texts": (
@@ -222,7 +239,9 @@ def run_table_case(name: str, folder: Path) -> bool:
     rows = ROWS[columns]
     if name == "binned-frame":
         rows = rows.astype({"colour": "category", "size": "category"})
-    estimator.fit(rows, ANSWERS)
+    stops = name == "xgboost-early"
+    estimator.fit(rows, ANSWERS, **({"eval_set": [(rows, ANSWERS[::-1])], "verbose": False} if stops else {}))
+    assert not stops or estimator.best_iteration < estimator.get_booster().num_boosted_rounds() - 1
     path = folder / f"{name}.joblib"
     joblib.dump(estimator, path)
     model = open_sklearn(path, trust=True)

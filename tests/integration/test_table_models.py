@@ -54,7 +54,8 @@ BUILT = ("forest-gaps.joblib", "imputed.skops", "one-hot-strict.joblib", "binned
 def test_estimators_of_scikit_learn(
     sklearn_models: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manifest = assert_builds(sklearn_models / name, tmp_path, monkeypatch, 1e-12)
+    error = 1e-6 if name == "xgboost.joblib" else 1e-12  # XGBoost's probabilities are float32.
+    manifest = assert_builds(sklearn_models / name, tmp_path, monkeypatch, error)
     (output,) = manifest["verification"]["outputs"]
     assert not output["constant"]
 

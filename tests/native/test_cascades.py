@@ -275,7 +275,10 @@ def test_a_thread_that_is_done_takes_half_of_what_another_has_left(tmp_path: Pat
     given = [np.ones(port.spec.shape, np.float32) for port in made.feeds]
     with OpenedModel(path, 2) as model:
         call = model.bind_call(given, [port.spec.size for port in made.fetches])
-        call()
+        for _ in range(20):  # On a busy machine, the other thread may take every stripe before the caller's first.
+            call()
+            if begun:
+                break
     np.testing.assert_array_equal(*call.fetches)
     assert begun[0] == numbers[0]
     assert len(begun) in (len(numbers), 2 * len(numbers)), "its eight rows are three stripes"

@@ -38,7 +38,7 @@ SIZES = {
     "num_attention_heads": 4,
     "intermediate_size": 48,
     "max_position_embeddings": 66,
-    "initializer_range": 0.5,
+    "initializer_range": 0.2,
 }
 DISTIL = {
     "dim": 32,
@@ -46,7 +46,7 @@ DISTIL = {
     "n_heads": 4,
     "hidden_dim": 48,
     "max_position_embeddings": 64,
-    "initializer_range": 0.5,
+    "initializer_range": 0.2,
 }
 DEBERTA = {
     "relative_attention": True,

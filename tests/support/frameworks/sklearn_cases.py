@@ -7,11 +7,9 @@ of scikit-learn's models.
 
 from __future__ import annotations
 
-import sys
 import warnings
 import zipfile
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import jax
@@ -46,6 +44,7 @@ from builder.importers.frameworks.sklearn_model import open_sklearn
 from builder.importers.frameworks.sklearn_trees import ENSEMBLES, NUMBERED, read_trees
 from builder.importers.frameworks.tree_sums import add_leaves
 from builder.importers.ports import PortInfo
+from tests.support.frameworks.agreement import report_agreement, run_in_folder
 
 warnings.simplefilter("ignore")
 RANDOM = np.random.default_rng(0)
@@ -333,16 +332,9 @@ TAKE_MISSING = {"tree", "tree-real", "tree-random", "tree-leaf", "forest", "fore
 def main(folder: Path) -> None:
     same = {name: run_case(name, folder) for name in TREES | CASES}
     same |= {name: run_table_case(name, folder) for name in TABLES}
-    for name, agrees in same.items():
-        if not agrees:
-            print(f"{name} differs")
-    print(f"{sum(same.values())} of {len(same)} agree")
+    report_agreement(same)
+    leave_refused(folder)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        main(Path(sys.argv[1]))
-        leave_refused(Path(sys.argv[1]))
-    else:
-        with TemporaryDirectory() as scratch:
-            main(Path(scratch))
+    run_in_folder(main)

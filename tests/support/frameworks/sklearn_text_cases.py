@@ -7,10 +7,8 @@ scikit-learn's answers in a .json beside it. It runs in the environment of sciki
 from __future__ import annotations
 
 import json
-import sys
 import warnings
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import jax
@@ -38,6 +36,7 @@ from skops import io as skops
 from builder.importers.frameworks.sklearn_model import _METHODS, open_sklearn
 from builder.importers.strings.probe_strings import ODD
 from handler.text.words import StringProgram, parse_program
+from tests.support.frameworks.agreement import report_agreement, run_in_folder
 
 warnings.simplefilter("ignore")
 DOCS = Path(__file__).parents[3] / "docs"
@@ -201,15 +200,8 @@ def main(folder: Path) -> None:
         fitted = chain(vectorizer, linear_model.SGDClassifier()).fit(TEXTS, CLASSES)
         vectorizer.set_params(input="filename" if name == "files" else "content")
         joblib.dump(fitted, folder / f"{name}.joblib")
-    for name, agrees in same.items():
-        if not agrees:
-            print(f"{name} differs")
-    print(f"{sum(same.values())} of {len(same)} agree")
+    report_agreement(same)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        main(Path(sys.argv[1]))
-    else:
-        with TemporaryDirectory() as scratch:
-            main(Path(scratch))
+    run_in_folder(main)

@@ -7,7 +7,6 @@ TEXTS lie beside those folders that tests build, as ``answers.json`` in them.
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,6 +22,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from builder.importers.frameworks.transformers_model import open_transformers
 from builder.importers.samples.golden_inputs import TEXTS as SENTENCES
+from tests.support.frameworks.agreement import report_agreement, run_in_folder
 
 TEXTS = (
     "A dog barks.",
@@ -145,13 +145,13 @@ def agrees(folder: Path) -> bool:
     function = model.make_function()
     assert model.encode_texts
     ids = model.encode_texts(TEXTS, 48)
-    mask = (ids != model_padding(folder)).astype(np.int64)
+    mask = (ids != read_padding(folder)).astype(np.int64)
     (wanted,), (answer,) = model.answer([ids, mask]), jax.jit(function)(ids, mask)
     rows = mask.astype(bool) if wanted.ndim == 3 else np.full(len(ids), True)
     return np.allclose(wanted[rows], np.asarray(answer)[rows], rtol=1e-4, atol=1e-5)
 
 
-def model_padding(folder: Path) -> int:
+def read_padding(folder: Path) -> int:
     return int(transformers.AutoTokenizer.from_pretrained(folder).pad_token_id)
 
 
@@ -178,11 +178,8 @@ def main(folder: Path) -> None:
             for task in TASKS if encoder == "bert" else ["embedding"]:
                 write_folder(Path(scratch) / encoder / task, encoder, task)
                 same[f"{encoder} {task}"] = agrees(Path(scratch) / encoder / task)
-    for name, agreed in same.items():
-        if not agreed:
-            print(f"{name} differs")
-    print(f"{sum(same.values())} of {len(same)} agree")
+    report_agreement(same)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    run_in_folder(main)

@@ -7,11 +7,9 @@ them, with missing values and categories. With a folder as argument, a few of th
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import jax
@@ -25,6 +23,7 @@ from builder.importers.frameworks.tree_sums import add_leaves
 from builder.importers.trees.ensemble import Ensemble
 from builder.importers.trees.lightgbm_file import read_lightgbm
 from builder.importers.trees.xgboost_file import read_xgboost
+from tests.support.frameworks.agreement import report_agreement, run_in_folder
 
 ROWS, FEATURES, CATEGORIES = 1500, 5, 40
 RANDOM = np.random.default_rng(0)
@@ -170,15 +169,8 @@ def run_names(folder: Path) -> bool:
 def main(folder: Path) -> None:
     same = {name: run_case(name, folder) for name in (*XGBOOST, *LIGHTGBM)}
     same |= {"answers": run_answers(folder), "names": run_names(folder)}
-    for name, agrees in same.items():
-        if not agrees:
-            print(f"{name} differs")
-    print(f"{sum(same.values())} of {len(same)} agree")
+    report_agreement(same)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        main(Path(sys.argv[1]))
-    else:
-        with TemporaryDirectory() as scratch:
-            main(Path(scratch))
+    run_in_folder(main)

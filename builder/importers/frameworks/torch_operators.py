@@ -15,6 +15,7 @@ import torch
 from jax import lax
 from numpy.typing import NDArray
 
+from builder.importers.frameworks.array_functions import count_below
 from builder.importers.frameworks.torch_recurrent import CELLS, apply_layers
 
 Array = Any
@@ -95,7 +96,7 @@ def _search_sorted(
     """Return the index of each value in its row of ``sequence``, or in all of it if it has one dimension."""
     sequence = sequence if sorter is None else jnp.take_along_axis(sequence, sorter, -1)
     side = "right" if right or side == "right" else "left"
-    find = functools.partial(jnp.searchsorted, side=side, method="scan_unrolled")  # Programs with loops are not fused.
+    find = functools.partial(count_below, side=side)
     if sequence.ndim == 1:
         return find(sequence, values)
     rows = (array.reshape(-1, array.shape[-1]) for array in (sequence, values))

@@ -89,8 +89,9 @@ def convert_model(spec: ModelSpec, path: Path) -> None:
     if model.terms:
         ports, shapes = model.terms.pin_feeds(ports, shapes, spec.feeds)
     program = make_program(function, ports, shapes, model.states)
-    program = replace(program, ports=model.ports, samples=model.samples, vocabularies=model.vocabularies)
-    program = replace(program, terms=model.terms)
+    program = replace(
+        program, ports=model.ports, samples=model.samples, vocabularies=model.vocabularies, terms=model.terms
+    )
     program.save(Path.cwd())
 
 

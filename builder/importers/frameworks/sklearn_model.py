@@ -85,8 +85,9 @@ def _open_table(model: Any, fetch: str, leaves: bool) -> FrameworkModel:
     numbered = number_categories(model, range(features), categories)
     table = SklearnTable(model, categories, list_used_columns(model, features))
     samples = draw_inputs(numbered, features, categories)[:, table.used]
-    numbered = note_sparse_rows(numbered, model, table.restore_rows(samples))
-    samples = draw_inputs(numbered, features, categories)[:, table.used]
+    noted = note_sparse_rows(numbered, model, table.restore_rows(samples))
+    if noted is not numbered:
+        numbered, samples = noted, draw_inputs(noted, features, categories)[:, table.used]
     refused = _list_refusing_missing(model, fetch, table.restore_rows, samples[:1])
 
     def run(x: Any) -> list[Any]:

@@ -35,7 +35,7 @@ ENSEMBLES = (*_SINGLE, *_FORESTS, *_BOOSTED, *BINNED)
 """The classes of scikit-learn whose trees are read here."""
 
 NUMBERED = (*_SINGLE, *_FORESTS, *_BOOSTED)
-"""Those of which scikit-learn tells the leaves."""
+"""The classes whose ``apply`` tells the leaves of rows."""
 
 
 def has_trees(model: Any) -> bool:

@@ -87,7 +87,7 @@ def open_transformers(path: Path, trust: bool = False) -> FrameworkModel:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     model = _choose_reader(path, _read_config(path))(path, trust)
-    answer = partial(_answer, model.module)
+    answer = partial(_run_module, model.module)
     lengths = _list_lengths(model)
     ((name, shape),) = _measure_results(model).items()
     feeds = (make_port(feed, "int64", ["batch", "length"]) for feed in FEEDS)
@@ -250,14 +250,14 @@ def _list_lengths(model: TextModel) -> tuple[int, ...]:
     for length in (longest, longest - 1 - (model.tokenizer.pad_token_id or 0)):
         ids = np.full((1, length), model.tokenizer.unk_token_id or 0, np.int64)
         try:
-            _answer(model.module, [ids, np.ones_like(ids)])
+            _run_module(model.module, [ids, np.ones_like(ids)])
         except (IndexError, RuntimeError):
             continue
         return (*(shorter for shorter in LENGTHS if shorter < length), length)
     raise ImportModelError(f"The model does not run for texts of {longest} tokens, which its tokenizer allows.")
 
 
-def _answer(module: torch.nn.Module, feeds: Sequence[Array]) -> list[Array]:
+def _run_module(module: torch.nn.Module, feeds: Sequence[Array]) -> list[Array]:
     with torch.no_grad():
         return [value.numpy() for value in module(*(torch.from_numpy(feed.copy()) for feed in feeds)).values()]
 

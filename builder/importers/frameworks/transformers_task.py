@@ -1,0 +1,95 @@
+"""A task of a folder of Hugging Face's transformers, as a module of PyTorch with tensors in and named tensors out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from builder.base.arrays import Array
+from builder.base.errors import ImportModelError
+from builder.base.escape import describe_error
+from builder.importers.ports import GraphFacts, PortInfo
+
+HOW_TO_EXPORT = "Export the model to ONNX, as with `optimum-cli export onnx`, and name the .onnx file instead"
+
+_NOT_USED = ("pooler.", ".position_ids")
+"""Names of weights that a folder may lack: no task here uses what they make."""
+
+
+@dataclass(frozen=True)
+class TaskModel:
+    """A ``module`` of PyTorch from the tensors of ``feeds`` to a dictionary of results, and what is known of it.
+
+    ``examples``: a tensor for each feed, all with the same sizes of open dimensions. ``opened``: the names of a
+    result's first dimensions, which are open. ``labels``: the names of classes, in their order. ``encode_texts``: see
+    FrameworkModel.
+    """
+
+    module: torch.nn.Module
+    feeds: tuple[PortInfo, ...]
+    examples: Mapping[str, torch.Tensor]
+    opened: tuple[str, ...]
+    facts: GraphFacts
+    labels: tuple[str, ...] = ()
+    encode_texts: Callable[[Sequence[str], int], Array] | None = None
+
+    def answer(self, feeds: Sequence[Array]) -> list[Array]:
+        """Return the results for arrays, in the module's order."""
+        return run_module(self.module, feeds)
+
+    def measure_results(self) -> dict[str, list[Any]]:
+        """Return the shape of each result, with the names of open dimensions."""
+        with torch.no_grad():
+            results = self.module(**self.examples)
+        return {name: [*self.opened, *value.shape[len(self.opened) :]] for name, value in results.items()}
+
+    def export_program(self, name: str) -> Any:
+        """Return the program of torch.export for all sizes of open dimensions. Raises ImportModelError."""
+        dynamic = {
+            feed.name: {axis: torch.export.Dim.DYNAMIC for axis, size in enumerate(feed.shape or ()) if size is None}
+            for feed in self.feeds
+        }
+        try:
+            return torch.export.export(self.module, (), dict(self.examples), dynamic_shapes=dynamic, strict=False)
+        except Exception as error:
+            raise ImportModelError(f"{name} cannot be exported by torch.export: {describe_error(error)}") from error
+
+
+def run_module(module: torch.nn.Module, feeds: Sequence[Array]) -> list[Array]:
+    """Return the results of ``module`` for arrays, in its order."""
+    with torch.no_grad():
+        return [value.numpy() for value in module(*(torch.from_numpy(feed.copy()) for feed in feeds)).values()]
+
+
+def load_weights(kind: Any, path: Path, trust: bool) -> Any:
+    """Load the folder's weights into a model of the class ``kind``, as float32; ``trust``: they may be pickles.
+
+    Raises ImportModelError if they cannot be read, or some are missing.
+    """
+    try:
+        model, report = kind.from_pretrained(
+            path, local_files_only=True, output_loading_info=True, trust_remote_code=False, **loading_options(trust)
+        )
+    except Exception as error:  # A file may be broken, or of another version.
+        raise ImportModelError(f"{path.name} cannot be loaded by transformers: {describe_error(error)}") from error
+    missing = [name for name in sorted(report["missing_keys"]) if not any(part in name for part in _NOT_USED)]
+    if missing:
+        raise ImportModelError(
+            f"{path.name} has no weights for {', '.join(missing[:3])}: they would be random. Name a model that was "
+            "trained for the task that its config.json says."
+        )
+    return model.eval()
+
+
+def loading_options(trust: bool) -> dict[str, Any]:
+    """Return the arguments of ``from_pretrained`` for the type and the files of weights."""
+    return {"dtype": torch.float32, "use_safetensors": None if trust else True}
+
+
+def count_parameters(module: torch.nn.Module) -> int:
+    """Return the number of the module's weights."""
+    return sum(parameter.numel() for parameter in module.parameters())

@@ -23,8 +23,8 @@ packages otel "opentelemetry-distro opentelemetry-exporter-otlp-proto-http opent
 packages openai openai==3.54.0
 packages checkov checkov==3.3.30
 packages jax "jax==0.10.2 flatbuffers"
-packages torch "torch==2.13.0 torchax==0.0.13 jax==0.10.2 flatbuffers transformers==5.24.0 sentence-transformers==6.2.0" \
-    --find-links "$TORCH_WHEELS" -c requirements/jax.txt
+packages torch "torch==2.13.0 torchax==0.0.13 jax==0.10.2 flatbuffers transformers==5.24.0 sentence-transformers==6.2.0
+pillow==13.0.0" --find-links "$TORCH_WHEELS" -c requirements/jax.txt
 packages exchange "onnx==1.23.2 onnxruntime==1.32.0 ai-edge-litert==2.3.0 jax==0.10.2 flatbuffers xgboost-cpu==3.2.0
 lightgbm==4.7.0 scikit-learn==1.9.1 skl2onnx==1.20.0 onnxmltools==1.16.0 skops==0.16.0 pandas==3.1.1" -c requirements/jax.txt \
     --override requirements/bench.overrides.txt

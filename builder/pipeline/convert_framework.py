@@ -6,6 +6,7 @@ Both happen in processes of the framework's own environment, in the sandbox.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,28 +29,36 @@ def find_framework(spec: ModelSpec) -> Framework | None:
     return FRAMEWORKS.get(spec.source.format)
 
 
-def convert_model(ws: Workspace, spec: ModelSpec, model: Path, variant: Variant, named: str) -> Path:
-    """Return the input of the import stage: ``model``, or the folder with the program made of it for ``spec``.
+def convert_variants(ws: Workspace, variants: Sequence[Variant], model: Path, words: str = "") -> list[Path]:
+    """Return the input of the import stage for each of ``variants``: the folder with its program, made of ``model``.
 
-    ``named``: the words that tell a further variant's line. Raises ImportModelError, EnvironmentSetupError.
+    It is ``model`` itself where TensorFlow reads that. ``words`` name the variants on the screen, where they are not
+    all of the spec. Raises ImportModelError, EnvironmentSetupError.
     """
-    framework = find_framework(spec)
+    framework = find_framework(ws.spec)
     if framework is None:
-        return model
-    return ws.build_stage(
+        return [model] * len(variants)
+    specs = [ws.spec.of_variant(variant) for variant in variants]
+    folder = ws.build_stage(
         "convert",
-        f"{framework.name}'s own export to a StableHLO program{named}",
-        compute_digest(to_json(spec), *list_source_files(spec.source, model), HOME / "requirements" / framework.lock),
-        functools.partial(convert_program, ws, spec, model),
-        variant.suffix,
+        f"{framework.name}'s own export to a StableHLO program{words}",
+        compute_digest(
+            *map(to_json, specs), *list_source_files(ws.spec.source, model), HOME / "requirements" / framework.lock
+        ),
+        functools.partial(convert_programs, ws, specs, model),
+        variants[0].suffix,
     )
+    return [folder / str(number) for number in range(len(specs))]
 
 
-def convert_program(ws: Workspace, spec: ModelSpec, model: Path, folder: Path) -> None:
-    """Write the program of ``model`` into ``folder``. Raises ImportModelError, EnvironmentSetupError."""
-    reads = list_source_files(spec.source, model)
-    _for_framework(ws, spec).run_sandboxed(
-        framework_jobs.convert_model, spec, model, folder=folder, reads=reads, failed=make_import_error
+def convert_programs(ws: Workspace, specs: Sequence[ModelSpec], model: Path, folder: Path) -> None:
+    """Write the program of ``model`` for each of ``specs`` into ``folder``/0, 1, ...
+
+    Raises ImportModelError, EnvironmentSetupError.
+    """
+    reads = list_source_files(ws.spec.source, model)
+    _for_framework(ws, ws.spec).run_sandboxed(
+        framework_jobs.convert_models, tuple(specs), model, folder=folder, reads=reads, failed=make_import_error
     )
 
 

@@ -29,7 +29,7 @@ from builder.importers.text import needs_package
 from builder.importers.xla_ops import OpReport
 from builder.package.lambda_limits import find_size_limits
 from builder.package.tokenizers_library import add_tokenizers_package, fetch_tokenizers
-from builder.pipeline.convert_framework import answer_by_framework, convert_model, find_framework, make_import_error
+from builder.pipeline.convert_framework import answer_by_framework, convert_variants, find_framework, make_import_error
 from builder.pipeline.preflight import Preflight, check_graph, require_buildable
 from builder.pipeline.workspace import Workspace
 from builder.sources import locate_model
@@ -68,7 +68,11 @@ def import_variants(ws: Workspace) -> ImportedModel:
         fetch_miniaudio(ws.cache, ws.progress.show_transfer)  # the library needs it
     with ws.progress.show_stage("source", ws.spec.source.shown):
         model = locate_model(ws.spec, ws.cache, ws.progress.show_transfer)
-    graphs = tuple(_import_variant(ws, variant, model) for variant in ws.spec.variants)
+    programs = convert_variants(ws, ws.spec.variants, model)
+    graphs = tuple(
+        _import_variant(ws, variant, model, program)
+        for variant, program in zip(ws.spec.variants, programs, strict=True)
+    )
     require_variants(ws.spec, graphs)
     return ImportedModel(model, graphs)
 
@@ -104,12 +108,16 @@ def label_variant(variant: Variant) -> str:
 def import_part(ws: Workspace, variant: Variant, model: Path) -> FrozenGraph:
     """Import ``model`` for one input of ``variant``'s batch, without answers. Raises as ``import_variants`` does."""
     ws = ws.for_spec(add_tokenizers_package(ws.spec, ws.cache))
-    return _import_variant(ws, ws.spec.part_of(variant), model, answers=False)
+    part = ws.spec.part_of(variant)
+    (program,) = convert_variants(ws, [part], model, label_variant(part))
+    return _import_variant(ws, part, model, program, answers=False)
 
 
-def _import_variant(ws: Workspace, variant: Variant, model: Path, *, answers: bool = True) -> FrozenGraph:
+def _import_variant(
+    ws: Workspace, variant: Variant, model: Path, program: Path, *, answers: bool = True
+) -> FrozenGraph:
+    """Import the ``program`` of ``variant``, which is ``model`` itself if no other framework reads that."""
     spec = ws.spec.of_variant(variant)
-    program = convert_model(ws, spec, model, variant, label_variant(variant))
     framework = find_framework(spec)
     by = f", {framework.name if framework else 'TensorFlow'}'s own answers"
     files = [*list_model_files(spec, model), *([program] if framework else [])]

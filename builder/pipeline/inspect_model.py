@@ -15,7 +15,7 @@ from builder.importers.model_description import find_facts
 from builder.importers.model_import import freeze_model, open_model
 from builder.importers.ports import ModelPorts
 from builder.importers.strings.string_ops import ops_of
-from builder.pipeline.convert_framework import convert_program, find_framework, make_import_error
+from builder.pipeline.convert_framework import convert_programs, find_framework, make_import_error
 from builder.pipeline.import_model import check_preflight, list_model_files
 from builder.pipeline.preflight import Preflight
 from builder.pipeline.resolve_strings import complete_workspace
@@ -64,8 +64,8 @@ def inspect_source(ws: Workspace) -> Inspection:
     model = locate_model(ws.spec, ws.cache, ws.progress.show_transfer)
     with scratch_folder(ws.build / "inspect") as folder:
         if find_framework(ws.spec):
-            convert_program(ws, ws.spec, model, folder)
-            model = folder
+            convert_programs(ws, [ws.spec], model, folder)
+            model = folder / "0"
         reads = [*list_model_files(ws.spec, model), ws.project.function]  # whose code makes numbers of strings
         result = ws.run_sandboxed(_inspect_loaded, ws.spec, model, folder=folder, reads=reads, failed=make_import_error)
     return Inspection.of_json(result)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import cache, partial
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from builder.importers.loaded import HOW_TO_TRUST, Shape
 from builder.importers.ports import LENGTHS, SIDES, GraphFacts, PortInfo, read_image_size
 from builder.importers.samples.golden_inputs import list_texts
 from builder.importers.shapes import drop_constants, pin_shapes, read_constants
+from builder.importers.stablehlo_program import StableHloProgram
 
 
 def describe_ports(source: Source, path: Path) -> dict[str, Any]:
@@ -73,15 +75,27 @@ def _runs(model: FrameworkModel, feeds: Sequence[Array]) -> bool:
         return False
 
 
-def convert_model(spec: ModelSpec, path: Path) -> None:
-    """Write the program of the model at ``path``, for the shapes that ``spec`` has, into the current folder.
+def convert_models(specs: Sequence[ModelSpec], path: Path) -> None:
+    """Write the program of the model at ``path`` for the shapes of each of ``specs`` into a folder 0, 1, ... here.
 
-    Nothing of the model runs. Raises ImportModelError.
+    Nothing of the model runs, so all programs are made of one model that is opened once. Raises ImportModelError.
     """
+    open_once = cache(partial(_open_once, path))
+    for number, spec in enumerate(specs):
+        folder = Path.cwd() / str(number)
+        folder.mkdir()
+        _make_program(spec, _fix_model(spec, partial(open_once, spec.source))).save(folder)
+
+
+def _open_once(path: Path, source: Source) -> FrameworkModel:
+    model = _open_model(source, path)
+    return replace(model, make_function=cache(model.make_function))
+
+
+def _make_program(spec: ModelSpec, model: FrameworkModel) -> StableHloProgram:
     from builder.importers.frameworks.channels_last import make_channels_last
     from builder.importers.frameworks.jax_program import make_program
 
-    model = _open_fixed(spec, path)
     shapes = pin_shapes(model.ports, drop_constants(spec))
     function = model.make_function()
     function = make_channels_last(function) if model.channels_first else function
@@ -89,10 +103,9 @@ def convert_model(spec: ModelSpec, path: Path) -> None:
     if model.terms:
         ports, shapes = model.terms.pin_feeds(ports, shapes, spec.feeds)
     program = make_program(function, ports, shapes, model.states)
-    program = replace(
+    return replace(
         program, ports=model.ports, samples=model.samples, vocabularies=model.vocabularies, terms=model.terms
     )
-    program.save(Path.cwd())
 
 
 def answer_cases(spec: ModelSpec, path: Path) -> None:
@@ -100,7 +113,7 @@ def answer_cases(spec: ModelSpec, path: Path) -> None:
 
     A case that the framework refuses is left out.
     """
-    model, cases = _open_fixed(spec, path), load_cases(Path(ASKED))
+    model, cases = _fix_model(spec, lambda: _open_model(spec.source, path)), load_cases(Path(ASKED))
     if spec.text and model.encode_texts:
         _compare_ids(spec, model, cases)
     save_cases(Path(ANSWERED), {case: _answer_or_skip(model, feeds, case) for case, feeds in cases.items()})
@@ -131,11 +144,11 @@ def _answer_or_skip(model: FrameworkModel, feeds: Sequence[Array], case: str) ->
         return ()
 
 
-def _open_fixed(spec: ModelSpec, path: Path) -> FrameworkModel:
-    """Return the model without the inputs to which ``spec`` gives a value."""
+def _fix_model(spec: ModelSpec, open_model: Callable[[], FrameworkModel]) -> FrameworkModel:
+    """Return the model without the inputs to which ``spec`` gives a value, for its batch."""
 
     def open_fixed() -> FrameworkModel:
-        model = _open_model(spec.source, path)
+        model = open_model()
         return model.fix_feeds(read_constants(model.ports, spec))
 
     return open_rows(open_fixed, spec.batch)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from builder.base.records import parse_json
@@ -64,7 +64,7 @@ class _WordPieceSpec:
         for piece, number in self.pieces.items():
             if "\n" not in piece:  # No word has a line break.
                 lines[number] = piece
-        options = asdict(self) | {"widest": max(map(len, lines)) or 1}
+        options = vars(self) | {"widest": max(map(len, lines)) or 1}
         del options["pieces"], options["pad"]
         return PreparedTokenizer(
             "wordpiece", options, "\n".join(lines).encode(), self.pad, len(self.before) + len(self.after)

@@ -55,6 +55,13 @@ are of words, four texts of 16 tokens are like one of 64."""
 _WEIGHT_BYTES: Mapping[WeightType, int] = {"float32": 4, "float16": 2, "int8": 1}
 _LAYER = 240_000_000
 """The bytes of weights that fit into a layer beside the function: Lambda's limit is 250 MB, unzipped."""
+_EXACT_WINDOW = (
+    "The model was made for recordings of this length: shorter ones are filled up with zeros, as it expects."
+)
+_ANY_WINDOW = (
+    "Check: the model takes recordings of any length, and a library one. Write how long those were that it was trained "
+    "on: longer ones are cut into windows, shorter ones filled up with zeros, which the model hears as silence."
+)
 _IDS = {"int32", "int64", "float32"}
 
 
@@ -123,7 +130,11 @@ def draft_spec(
             "It takes or gives strings: the build finds out what the model does with them, and says it. "
             "`coldforge inspect` does, too."
         )
-    image = draft_image(ports, name_of(model_path), notes)
+    audio = ports.facts.audio if ports.facts else None
+    if audio:
+        fixed = ports.feeds[0].shape and ports.feeds[0].shape[1]
+        notes["audio.length"] = _EXACT_WINDOW if fixed else _ANY_WINDOW
+    image = None if audio else draft_image(ports, name_of(model_path), notes)
     beside = model_path if form == "transformers" else model_path.parent
     text = None if image or ports.have_strings else _draft_text_input(ports, beside, notes)
     if text and text.file and origin and (origin.archived or form == "transformers"):
@@ -132,7 +143,7 @@ def draft_spec(
         unpacked = next(parents, model_path)
         key = "tokenizer" if text.tokenizer else "vocabulary"
         text = TextSpec(None, inside=(key, text.file.relative_to(unpacked).as_posix()))
-    feeds = _draft_feeds(ports, form, image, notes)
+    feeds = () if audio else _draft_feeds(ports, form, image, notes)
     batches: tuple[int, ...] = ()
     if any(feed.columns for feed in ports.feeds):
         batches = _TABLE_BATCHES
@@ -153,6 +164,7 @@ def draft_spec(
         feeds=feeds,
         fetches=tuple(FetchSpec(fetch.name) for fetch in ports.fetches) if form == "graph_def" else (),
         image=image,
+        audio=audio,
         text=text,
         weights=stored,
         outputs=() if unknown else _draft_outputs(ports, name, notes, image is not None),

@@ -8,7 +8,7 @@ from typing import Any
 
 from builder.base.errors import ImportModelError
 from builder.base.records import NOT_A_RECORD, read_part
-from builder.config.schema import Activation, OutputKind
+from builder.config.schema import Activation, AudioSpec, OutputKind
 from builder.importers.input_scaling import InputScaling
 
 ASSUMED_SIDE = 224
@@ -111,7 +111,7 @@ class GraphFacts:
     ``shapes``: if the model leaves sizes open, shapes of all inputs at which it runs. ``missing``: the inputs in which
     it looks for NaN. ``answers``: what the model's files say of outputs. ``lengths``: of texts in tokens, for each of
     which the library should hold the model; the last is the longest that it takes. ``parameters``: the number of its
-    weights, 0 where it was not asked for.
+    weights, 0 where it was not asked for. ``audio``: the [audio] that the model's files ask for.
     """
 
     scalings: tuple[InputScaling, ...]
@@ -122,6 +122,7 @@ class GraphFacts:
     answers: Mapping[str, AnswerFacts] = field(default_factory=dict)
     lengths: tuple[int, ...] = ()
     parameters: int = 0
+    audio: AudioSpec | None = None
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def describe_ports(source: Source, path: Path) -> dict[str, Any]:
     """Return the ports of the model at ``path`` as JSON values. Raises ImportModelError."""
     model = _open_model(source, path)
     facts = model.ports.facts or GraphFacts(())
-    facts = facts if facts.lengths else replace(facts, shapes=_find_shapes(model))
+    facts = facts if facts.lengths or facts.audio else replace(facts, shapes=_find_shapes(model))
     return asdict(replace(model.ports, facts=facts))
 
 

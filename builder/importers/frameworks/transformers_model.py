@@ -16,7 +16,7 @@ import transformers
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error, escape_invisible
 from builder.importers.frameworks.framework_model import FrameworkModel, make_port
-from builder.importers.frameworks.torch_program import convert_to_jax
+from builder.importers.frameworks.transformers_audio import SOUND_READERS, is_of_sound
 from builder.importers.frameworks.transformers_task import HOW_TO_EXPORT, TaskModel
 from builder.importers.frameworks.transformers_texts import MODULES, TEXT_READERS, read_embedder
 from builder.importers.ports import ModelPorts
@@ -41,7 +41,7 @@ def open_transformers(path: Path, trust: bool = False) -> FrameworkModel:
     )
     return FrameworkModel(
         ports,
-        lambda: convert_to_jax(task.export_program(path.name)),
+        lambda: task.make_function(path.name),
         task.answer,
         encode_texts=task.encode_texts,
     )
@@ -67,10 +67,11 @@ def _choose_reader(path: Path, config: Any) -> Callable[[Path, bool], TaskModel]
     if (path / MODULES).is_file():
         return read_embedder
     (architecture, *_) = config.architectures or [""]
-    for ending, read in TEXT_READERS.items():
+    for ending, read in (SOUND_READERS if is_of_sound(config) else TEXT_READERS).items():
         if architecture.endswith(ending):
             return read
+    known = ", ".join(dict.fromkeys([*TEXT_READERS, *SOUND_READERS]))
     raise ImportModelError(
-        f"{path.name}: {architecture or 'an architecture without a name'} is not supported. Models of texts are read "
-        f"whose architecture ends in {', '.join(TEXT_READERS)}, and those of sentence-transformers. {HOW_TO_EXPORT}."
+        f"{path.name}: {architecture or 'an architecture without a name'} is not supported. Models are read whose "
+        f"architecture ends in {known}, and those of sentence-transformers. {HOW_TO_EXPORT}."
     )

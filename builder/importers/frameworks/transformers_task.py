@@ -12,11 +12,12 @@ import torch
 from builder.base.arrays import Array
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
+from builder.importers.frameworks.torch_program import convert_to_jax
 from builder.importers.ports import GraphFacts, PortInfo
 
 HOW_TO_EXPORT = "Export the model to ONNX, as with `optimum-cli export onnx`, and name the .onnx file instead"
 
-_NOT_USED = ("pooler.", ".position_ids")
+_NOT_USED = ("pooler.", ".position_ids", "masked_spec_embed")
 """Names of weights that a folder may lack: no task here uses what they make."""
 
 
@@ -26,7 +27,8 @@ class TaskModel:
 
     ``examples``: a tensor for each feed, all with the same sizes of open dimensions. ``opened``: the names of a
     result's first dimensions, which are open. ``labels``: the names of classes, in their order. ``encode_texts``: see
-    FrameworkModel.
+    FrameworkModel. ``published``: the answers of published code, for a module with steps of our own. ``static``:
+    whether the module is exported for the sizes of each call.
     """
 
     module: torch.nn.Module
@@ -36,10 +38,12 @@ class TaskModel:
     facts: GraphFacts
     labels: tuple[str, ...] = ()
     encode_texts: Callable[[Sequence[str], int], Array] | None = None
+    published: Callable[[Sequence[Array]], list[Array]] | None = None
+    static: bool = False
 
     def answer(self, feeds: Sequence[Array]) -> list[Array]:
         """Return the results for arrays, in the module's order."""
-        return run_module(self.module, feeds)
+        return self.published(feeds) if self.published else run_module(self.module, feeds)
 
     def measure_results(self) -> dict[str, list[Any]]:
         """Return the shape of each result, with the names of open dimensions."""
@@ -47,14 +51,29 @@ class TaskModel:
             results = self.module(**self.examples)
         return {name: [*self.opened, *value.shape[len(self.opened) :]] for name, value in results.items()}
 
-    def export_program(self, name: str) -> Any:
-        """Return the program of torch.export for all sizes of open dimensions. Raises ImportModelError."""
+    def make_function(self, name: str) -> Callable[..., list[Any]]:
+        """Return the JAX function of the module. It or its calls raise ImportModelError."""
+        if not self.static:
+            return convert_to_jax(self.export_program(name, self.examples))
+
+        def function(*feeds: Any) -> list[Any]:
+            sizes = zip(self.examples.items(), feeds, strict=True)
+            examples = {feed: torch.zeros(value.shape, dtype=one.dtype) for (feed, one), value in sizes}
+            return convert_to_jax(self.export_program(name, examples))(*feeds)
+
+        return function
+
+    def export_program(self, name: str, examples: Mapping[str, torch.Tensor]) -> Any:
+        """Return the program of torch.export, for all sizes of open dimensions or those of ``examples``.
+
+        Raises ImportModelError.
+        """
         dynamic = {
             feed.name: {axis: torch.export.Dim.DYNAMIC for axis, size in enumerate(feed.shape or ()) if size is None}
-            for feed in self.feeds
+            for feed in (() if self.static else self.feeds)
         }
         try:
-            return torch.export.export(self.module, (), dict(self.examples), dynamic_shapes=dynamic, strict=False)
+            return torch.export.export(self.module, (), dict(examples), dynamic_shapes=dynamic or None, strict=False)
         except Exception as error:
             raise ImportModelError(f"{name} cannot be exported by torch.export: {describe_error(error)}") from error
 

@@ -62,12 +62,15 @@ def place_image(size: tuple[int, int], target: ImageInput) -> Fit:
 
     cover: ``keras.utils.image_dataset_from_directory(crop_to_aspect_ratio=True)``, which is ``smart_resize``.
     contain: ``tf.image.resize_with_pad``. ``target.crop``: ``tf.image.central_crop``, applied first. square and
-    short: as in TensorFlow's own networks, whose ``crop`` is a part of the short side.
+    short: as in TensorFlow's own networks, whose ``crop`` is a part of the short side. short_exact and stretch_exact:
+    as the image processors of Hugging Face's transformers.
     """
     if target.fit == "square":
         return _crop_square(size, target)
     if target.fit in ("short", "short_rounded"):
         return _resize_short_side(size, target)
+    if target.fit in ("short_exact", "stretch_exact"):
+        return _resize_exactly(size, target)
     left, top = (min(int((side - side * target.crop) / 2), (side - 1) // 2) for side in size)
     inner = _place_whole((size[0] - 2 * left, size[1] - 2 * top), target)
     if not left and not top:
@@ -113,5 +116,19 @@ def _resize_short_side(size: tuple[int, int], target: ImageInput) -> Fit:
     to_int = round if target.fit == "short_rounded" else int
     wanted = target.width, target.height
     scale = round_float32(round(min(wanted) / target.crop) / min(size))
-    width, height = (max(to_int(round_float32(edge * scale)), least) for edge, least in zip(size, wanted, strict=True))
+    return _cut_middle(size, tuple(to_int(round_float32(edge * scale)) for edge in size), wanted)
+
+
+def _resize_exactly(size: tuple[int, int], target: ImageInput) -> Fit:
+    """Resize the short side, or both, to the size divided by ``crop``."""
+    wanted = target.width, target.height
+    if target.fit == "stretch_exact":
+        return _cut_middle(size, tuple(round(edge / target.crop) for edge in wanted), wanted)
+    short = round(min(wanted) / target.crop)
+    return _cut_middle(size, tuple(short * edge // min(size) for edge in size), wanted)
+
+
+def _cut_middle(size: tuple[int, int], resized: tuple[int, ...], wanted: tuple[int, int]) -> Fit:
+    """Resize an image of ``size`` to ``resized``, or to ``wanted`` where that is more, which is cut out of it."""
+    width, height = map(max, resized, wanted)
     return Fit((0, 0, *size), (width, height), (-((width - wanted[0]) // 2), -((height - wanted[1]) // 2)))

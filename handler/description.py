@@ -70,7 +70,7 @@ class ImageInput(NamedTuple):
     width: int
     height: int
     mode: str  # grey | rgb
-    fit: str  # stretch | cover | contain | square | short | short_rounded
+    fit: str  # stretch | cover | contain | square | short | short_rounded | ...: see ``crop``
     resize: str  # nearest | bilinear | bicubic | area | lanczos
     antialias: bool = True
     padding: tuple[int, ...] = (0,)  # one value, or R, G, B

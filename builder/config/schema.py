@@ -30,7 +30,7 @@ Format = Literal[
 ColorMode = Literal["rgb", "grey"]
 Layout = Literal["channels_last", "channels_first"]
 ChannelOrder = Literal["rgb", "bgr"]
-Fit = Literal["stretch", "cover", "contain", "square", "short", "short_rounded"]
+Fit = Literal["stretch", "cover", "contain", "square", "short", "short_rounded", "short_exact", "stretch_exact"]
 Resize = Literal["nearest", "bilinear", "bicubic", "area", "lanczos"]
 Grid = Literal["half_pixel", "asymmetric", "align_corners"]
 Decode = Literal["fast", "exact"]
@@ -287,7 +287,9 @@ class ImageSpec:
     centre (as Keras' `crop_to_aspect_ratio`), `contain` pads them (as `tf.image.resize_with_pad`), `square` cuts out
     the square in the middle (as TensorFlow's model garden: `center_crop_image`), `short` resizes the short side first,
     to the size divided by `crop`, and then cuts out the middle (256 and then 224 pixels: `crop = 0.875`). `short` cuts
-    the length of the other side down to a whole number, `short_rounded` takes the nearest one."""
+    the length of the other side down to a whole number, `short_rounded` takes the nearest one. These two compute in
+    float32 as TensorFlow does, `short_exact` in whole numbers as PyTorch's and Hugging Face's libraries do.
+    `stretch_exact` distorts the whole image to the size divided by `crop`, and then cuts out the middle."""
     padding: Annotated[tuple[int, ...], _COLOUR] = (0,)
     """The colour around an image with `fit = "contain"`, in RGB."""
     background: Annotated[tuple[int, ...], _COLOUR] = (255,)

@@ -16,7 +16,7 @@ from handler.text import LocatedText
 from tests.support import abi_library
 
 KINDS = ("embedding", "detection", "segmentation", "tokens", "label")
-FITS = ("stretch", "cover", "contain", "square", "short", "short_rounded")
+FITS = ("stretch", "cover", "contain", "square", "short", "short_rounded", "short_exact", "stretch_exact")
 BOXES = ("xyxy", "yxyx", "xywh", "cxcywh")
 MOST = 1_500
 """Pixels of a picture's side."""

@@ -29,7 +29,7 @@ from tests.support import abi_library
 from tests.support.http import Client
 
 SIDES = st.integers(1, 3_000)
-FITS = ("stretch", "cover", "contain", "square", "short", "short_rounded")
+FITS = ("stretch", "cover", "contain", "square", "short", "short_rounded", "short_exact", "stretch_exact")
 FORMATS = ("xyxy", "yxyx", "xywh", "cxcywh")
 DETECTION = {
     "scores": "scores", "classes": "", "counts": "", "box_format": "xyxy", "box_units": "pixels", "threshold": 0.5,

@@ -25,7 +25,7 @@ from handler.options import AnswerOptions, apply_options
 from tests.support import abi_library
 
 SIDES = st.integers(1, 60)
-FITS = ("stretch", "cover", "contain", "square", "short", "short_rounded")
+FITS = ("stretch", "cover", "contain", "square", "short", "short_rounded", "short_exact", "stretch_exact")
 
 
 def described(
@@ -118,7 +118,7 @@ def test_a_map_lies_where_the_model_saw_it(fit: str, crop: float, size: tuple[in
     pixel = max(width / 120, height / 80)  # of the model's picture
     found = columns[0], rows[0], columns[-1] + 1, rows[-1] + 1
     np.testing.assert_allclose(found, box, atol=pixel + 1)
-    shows_all = fit in ("stretch", "contain") and crop == 1
+    shows_all = fit in ("stretch", "stretch_exact", "contain") and crop == 1
     assert (back == UNSEEN).any() == (not shows_all)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image, ImageOps
+from PIL import Image, ImageChops, ImageOps
 
 from handler import errors
 from handler.budget import RequestLimits
@@ -23,7 +23,7 @@ from handler.request import encoded_file
 
 PHOTOS = Path(__file__).parents[1] / "data"
 LIMITS = RequestLimits()
-FITS = ("stretch", "cover", "contain", "square", "short", "short_rounded")
+FITS = ("stretch", "cover", "contain", "square", "short", "short_rounded", "short_exact", "stretch_exact")
 
 
 def target(
@@ -75,6 +75,19 @@ def far(a: bytes, b: bytes) -> tuple[int, float]:
     """The largest difference of two pictures' bytes, and the mean."""
     differences = [abs(x - y) for x, y in zip(a, b, strict=True)]
     return max(differences), sum(differences) / len(differences)
+
+
+@pytest.mark.parametrize("size", [(97, 130), (300, 600), (450, 300), (301, 141)])
+def test_exact_fits_are_a_resized_image_and_its_middle(size: tuple[int, int]) -> None:
+    with Image.open(PHOTOS / "coffee.jpg") as opened:
+        picture = opened.convert("RGB").resize(size)
+    value, short = encoded(picture, "PNG"), min(size)
+    wholes = {"short_exact": [int(256 * side / short) for side in size], "stretch_exact": [256, 256]}
+    for fit, (width, height) in wholes.items():
+        left, top = (width - 224) // 2, (height - 224) // 2
+        wanted = picture.resize((width, height), Image.Resampling.BILINEAR).crop((left, top, left + 224, top + 224))
+        own = Image.frombytes("RGB", (224, 224), read(value, target(224, 224, "rgb", fit, "bilinear", crop=0.875)))
+        assert max(high for _, high in ImageChops.difference(own, wanted).getextrema()) <= 1, fit
 
 
 @pytest.mark.parametrize("name", PHOTOGRAPHS)

@@ -18,7 +18,7 @@ from handler.budget import RequestLimits
 from tests.support import abi_library
 from tests.support.everywhere import Answers, There, encoded, function, predictions
 
-FITS = ("stretch", "cover", "contain", "square", "short", "short_rounded")
+FITS = ("stretch", "cover", "contain", "square", "short", "short_rounded", "short_exact", "stretch_exact")
 CROP = 0.8
 SIZES = ((301, 140), (140, 301))
 TURNS = {1: None, 3: Image.Transpose.ROTATE_180, 6: Image.Transpose.ROTATE_90, 8: Image.Transpose.ROTATE_270}

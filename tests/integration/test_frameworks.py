@@ -191,7 +191,7 @@ def write_quantised(path: Path) -> Path:
 @pytest.mark.parametrize(
     ("form", "script", "printed_last"),
     [
-        ("pytorch", "torch_operator_cases.py", "49 runs\n"),
+        ("pytorch", "torch_operator_cases.py", "50 runs\n"),
         ("pytorch", "torch_index_cases.py", "17 of 17 agree\n"),
         ("tflite", "tflite_damaged_cases.py", "682 of 682 open or are refused\n"),
         ("jax", "one_hot_cases.py", "8 run\n"),

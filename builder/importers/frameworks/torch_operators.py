@@ -44,9 +44,11 @@ def improve_operators(operators: MutableMapping[Any, Any], make: Callable[..., A
     ``make`` is torchax's ``Operator``. With 64-bit types in JAX, torchax takes the maximum of float32 in float64.
     """
     for operator, entry in list(operators.items()):
-        if getattr(operator, "overloadpacket", operator) not in _POOLS:
-            continue
-        operators[operator] = dataclasses.replace(entry, func=_keep_type(entry.func))
+        packet = getattr(operator, "overloadpacket", operator)
+        if packet in _POOLS:
+            operators[operator] = dataclasses.replace(entry, func=_keep_type(entry.func))
+        elif packet is aten.convolution:
+            operators[operator] = dataclasses.replace(entry, func=_repeat_padding(entry.func))
     for operator, function in {**_LOOPS, **_MISSING}.items():
         operators[operator] = make(operator, function, True, False, False, False)
 
@@ -72,6 +74,17 @@ def _keep_type(pool: Callable[..., Any]) -> Callable[..., Any]:
         return pooled, indices.astype(jnp.int64)
 
     return narrow
+
+
+def _repeat_padding(convolve: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``convolve`` for a padding that is one number for all sides; torchax would write into PyTorch's list."""
+
+    @functools.wraps(convolve)
+    def repeat(x: Any, weight: Any, bias: Any, stride: Any, padding: Sequence[int], *arguments: Any) -> Any:
+        sides = [*padding] * (weight.ndim - 2) if len(padding) == 1 else padding
+        return convolve(x, weight, bias, stride, sides, *arguments)
+
+    return repeat
 
 
 def _list_unchecked_decompositions() -> dict[Any, Callable[..., Any]]:

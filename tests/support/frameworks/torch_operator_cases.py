@@ -63,6 +63,7 @@ def types() -> Iterator[Case]:
 
 
 def pictures() -> Iterator[Case]:
+    yield "convolution valid", lambda x: functional.conv2d(x, x[:, :, :4, :4], padding="valid"), (PICTURES,)
     for sizes in ((1, 1), (4, 5), (11, 2), (1, 13), (12, 14)):
         yield (
             f"adaptive_max_pool2d {sizes}",

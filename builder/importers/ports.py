@@ -8,7 +8,7 @@ from typing import Any
 
 from builder.base.errors import ImportModelError
 from builder.base.records import NOT_A_RECORD, read_part
-from builder.config.schema import Activation, AudioSpec, OutputKind
+from builder.config.schema import Activation, AudioSpec, ImageSpec, OutputKind
 from builder.importers.input_scaling import InputScaling
 
 ASSUMED_SIDE = 224
@@ -104,6 +104,19 @@ class AnswerFacts:
 
 
 @dataclass(frozen=True)
+class ImageFacts:
+    """What a model's files say of its images, as a section ``image`` whose ``feed`` is the input's name.
+
+    By that section, pixels of photographs differ from the published ones by ``mean`` levels of 0 to 255, at one place
+    by ``most``.
+    """
+
+    image: ImageSpec
+    mean: float
+    most: float
+
+
+@dataclass(frozen=True)
 class GraphFacts:
     """Facts read from a graph: its first steps for each image input that could be followed, and others.
 
@@ -111,7 +124,8 @@ class GraphFacts:
     ``shapes``: if the model leaves sizes open, shapes of all inputs at which it runs. ``missing``: the inputs in which
     it looks for NaN. ``answers``: what the model's files say of outputs. ``lengths``: of texts in tokens, for each of
     which the library should hold the model; the last is the longest that it takes. ``parameters``: the number of its
-    weights, 0 where it was not asked for. ``audio``: the [audio] that the model's files ask for.
+    weights, 0 where it was not asked for. ``audio``: the [audio] that the model's files ask for. ``image``: what they
+    say of images.
     """
 
     scalings: tuple[InputScaling, ...]
@@ -123,6 +137,7 @@ class GraphFacts:
     lengths: tuple[int, ...] = ()
     parameters: int = 0
     audio: AudioSpec | None = None
+    image: ImageFacts | None = None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from builder.base.errors import ImportModelError
 from builder.config import FeedSpec, FetchSpec, ImageSpec, ModelSpec, OutputSpec, Source, read_spec
 from builder.importers.draft import Describe, draft_spec, name_of, with_raw_outputs
 from builder.importers.input_scaling import InputScaling
-from builder.importers.ports import AnswerFacts, GraphFacts, ModelPorts, PortInfo
+from builder.importers.ports import AnswerFacts, GraphFacts, ImageFacts, ModelPorts, PortInfo
 from builder.importers.shapes import pin_shapes
 
 
@@ -180,7 +180,8 @@ def test_scaling_is_that_of_the_graph_and_said(model: Path) -> None:
 
 def test_facts_come_back_from_json() -> None:
     scalings = (SCALING, replace(SCALING, reverses=True, size=(8, 9)))
-    facts = GraphFacts(scalings, {"y": "Softmax"}, "a family", {"x": (1, 32)})
+    image = ImageFacts(ImageSpec("x", 8, 9, scale=(0.5, 1.0, 2.0), fit="short_exact"), 0.1, 3.0)
+    facts = GraphFacts(scalings, {"y": "Softmax"}, "a family", {"x": (1, 32)}, image=image)
     made = ModelPorts((), (), facts=facts)
     rows = json.loads(json.dumps(asdict(made)))
     assert ModelPorts.from_json(rows) == made

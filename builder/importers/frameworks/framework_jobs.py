@@ -27,9 +27,12 @@ from builder.importers.frameworks.framework_model import (
 )
 from builder.importers.loaded import HOW_TO_TRUST, Shape
 from builder.importers.ports import LENGTHS, SIDES, GraphFacts, PortInfo, read_image_size
-from builder.importers.samples.golden_inputs import list_texts
+from builder.importers.samples.golden_inputs import list_texts, make_photograph_cases
 from builder.importers.shapes import drop_constants, pin_shapes, read_constants
 from builder.importers.stablehlo_program import StableHloProgram
+
+_NUMBERS = 1e-4
+"""The largest difference of a pixel's number, of those of the darkest and the lightest: a fortieth of a level."""
 
 
 def describe_ports(source: Source, path: Path) -> dict[str, Any]:
@@ -116,6 +119,8 @@ def answer_cases(spec: ModelSpec, path: Path) -> None:
     model, cases = _fix_model(spec, lambda: _open_model(spec.source, path)), load_cases(Path(ASKED))
     if spec.text and model.encode_texts:
         _compare_ids(spec, model, cases)
+    if spec.image and model.process_images:
+        _compare_pixels(spec, model, cases)
     save_cases(Path(ANSWERED), {case: _answer_or_skip(model, feeds, case) for case, feeds in cases.items()})
 
 
@@ -134,6 +139,21 @@ def _compare_ids(spec: ModelSpec, model: FrameworkModel, cases: Mapping[str, Seq
                     f"The function's tokenizer and the model's own give different ids for {text[:60]!r}: "
                     f"{own[:16].tolist()} and {published[:16].tolist()}. The tokenizer's file may not be this model's."
                 )
+
+
+def _compare_pixels(spec: ModelSpec, model: FrameworkModel, cases: Mapping[str, Sequence[Array]]) -> None:
+    """Raise ImportModelError if the framework makes other numbers of a golden photograph's pixels than [image] says."""
+    assert spec.image
+    assert model.process_images
+    at = [port.name for port in model.ports.feeds].index(spec.image.feed or model.ports.feeds[0].name)
+    for case, pixels in make_photograph_cases(spec.image, spec.batch):
+        own, published = cases[case][at], model.process_images(pixels)
+        if own.shape != published.shape or np.abs(own - published).max() > _NUMBERS * np.ptp(published):
+            raise ImportModelError(
+                f"[image] and the model's own image processor make different numbers of {case}: "
+                f"{own.reshape(-1)[:3].tolist()} and {published.reshape(-1)[:3].tolist()} come first. Write `mean`, "
+                "`scale` and `channel_order` as `coldforge init` does."
+            )
 
 
 def _answer_or_skip(model: FrameworkModel, feeds: Sequence[Array], case: str) -> Sequence[Array]:

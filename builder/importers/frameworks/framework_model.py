@@ -48,6 +48,9 @@ class FrameworkModel:
     encode_texts: Callable[[Sequence[str], int], Array] | None = None
     """The framework's own tokenizer: the ids [texts, length] of texts, of a model whose feed takes these."""
 
+    process_images: Callable[[Array], Array] | None = None
+    """What the framework makes of uint8 pixels [images, height, width, channels] that have the model's own size."""
+
     def fix_feeds(self, values: Mapping[str, Array]) -> FrameworkModel:
         """Return the model without the inputs of ``values``, which always have these values."""
         if not values:

@@ -18,8 +18,13 @@ from builder.base.escape import describe_error
 from builder.config import AudioSpec
 from builder.importers.frameworks.framework_model import make_port
 from builder.importers.frameworks.sound_features import FRAME, HOP, SpectrogramFeatures, Standardised, WhisperFeatures
-from builder.importers.frameworks.transformers_task import HOW_TO_EXPORT, TaskModel, count_parameters, load_weights
-from builder.importers.frameworks.transformers_texts import list_labels
+from builder.importers.frameworks.transformers_task import (
+    HOW_TO_EXPORT,
+    TaskModel,
+    count_parameters,
+    list_labels,
+    load_weights,
+)
 from builder.importers.ports import AnswerFacts, GraphFacts
 
 _SECONDS = 3

@@ -17,6 +17,7 @@ from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error, escape_invisible
 from builder.importers.frameworks.framework_model import FrameworkModel, make_port
 from builder.importers.frameworks.transformers_audio import SOUND_READERS, is_of_sound
+from builder.importers.frameworks.transformers_images import IMAGE_READERS, takes_images
 from builder.importers.frameworks.transformers_task import HOW_TO_EXPORT, TaskModel
 from builder.importers.frameworks.transformers_texts import MODULES, TEXT_READERS, read_embedder
 from builder.importers.ports import ModelPorts
@@ -43,7 +44,9 @@ def open_transformers(path: Path, trust: bool = False) -> FrameworkModel:
         ports,
         lambda: task.make_function(path.name),
         task.answer,
+        channels_first=task.process_images is not None,
         encode_texts=task.encode_texts,
+        process_images=task.process_images,
     )
 
 
@@ -67,10 +70,11 @@ def _choose_reader(path: Path, config: Any) -> Callable[[Path, bool], TaskModel]
     if (path / MODULES).is_file():
         return read_embedder
     (architecture, *_) = config.architectures or [""]
-    for ending, read in (SOUND_READERS if is_of_sound(config) else TEXT_READERS).items():
+    readers = IMAGE_READERS if takes_images(architecture) else SOUND_READERS if is_of_sound(config) else TEXT_READERS
+    for ending, read in readers.items():
         if architecture.endswith(ending):
             return read
-    known = ", ".join(dict.fromkeys([*TEXT_READERS, *SOUND_READERS]))
+    known = ", ".join({**TEXT_READERS, **SOUND_READERS, **IMAGE_READERS})
     raise ImportModelError(
         f"{path.name}: {architecture or 'an architecture without a name'} is not supported. Models are read whose "
         f"architecture ends in {known}, and those of sentence-transformers. {HOW_TO_EXPORT}."

@@ -13,7 +13,7 @@ from builder.base.arrays import Array
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
 from builder.importers.frameworks.torch_program import convert_to_jax
-from builder.importers.ports import GraphFacts, PortInfo
+from builder.importers.ports import AnswerFacts, GraphFacts, PortInfo
 
 HOW_TO_EXPORT = "Export the model to ONNX, as with `optimum-cli export onnx`, and name the .onnx file instead"
 
@@ -26,9 +26,9 @@ class TaskModel:
     """A ``module`` of PyTorch from the tensors of ``feeds`` to a dictionary of results, and what is known of it.
 
     ``examples``: a tensor for each feed, all with the same sizes of open dimensions. ``opened``: the names of a
-    result's first dimensions, which are open. ``labels``: the names of classes, in their order. ``encode_texts``: see
-    FrameworkModel. ``published``: the answers of published code, for a module with steps of our own. ``static``:
-    whether the module is exported for the sizes of each call.
+    result's first dimensions, which are open. ``labels``: the names of classes, in their order. ``encode_texts`` and
+    ``process_images``: see FrameworkModel. ``published``: the answers of published code, for a module with steps of our
+    own. ``static``: whether the module is exported for the sizes of each call.
     """
 
     module: torch.nn.Module
@@ -38,6 +38,7 @@ class TaskModel:
     facts: GraphFacts
     labels: tuple[str, ...] = ()
     encode_texts: Callable[[Sequence[str], int], Array] | None = None
+    process_images: Callable[[Array], Array] | None = None
     published: Callable[[Sequence[Array]], list[Array]] | None = None
     static: bool = False
 
@@ -46,9 +47,13 @@ class TaskModel:
         return self.published(feeds) if self.published else run_module(self.module, feeds)
 
     def measure_results(self) -> dict[str, list[Any]]:
-        """Return the shape of each result, with the names of open dimensions."""
-        with torch.no_grad():
-            results = self.module(**self.examples)
+        """Return the shape of each result, with the names of open dimensions. Raises ImportModelError."""
+        try:
+            with torch.no_grad():
+                results = self.module(**self.examples)
+        except Exception as error:  # Files of two models may be in one folder.
+            sizes = ", ".join(f"{name} of {list(value.shape)}" for name, value in self.examples.items())
+            raise ImportModelError(f"The model does not run for {sizes}: {describe_error(error)}") from error
         return {name: [*self.opened, *value.shape[len(self.opened) :]] for name, value in results.items()}
 
     def make_function(self, name: str) -> Callable[..., list[Any]]:
@@ -84,24 +89,30 @@ def run_module(module: torch.nn.Module, feeds: Sequence[Array]) -> list[Array]:
         return [value.numpy() for value in module(*(torch.from_numpy(feed.copy()) for feed in feeds)).values()]
 
 
-def load_weights(kind: Any, path: Path, trust: bool) -> Any:
+def load_weights(kind: Any, path: Path, trust: bool, unused: Sequence[str] = _NOT_USED) -> Any:
     """Load the folder's weights into a model of the class ``kind``, as float32; ``trust``: they may be pickles.
 
-    Raises ImportModelError if they cannot be read, or some are missing.
+    Raises ImportModelError if they cannot be read, or some are missing, but for names with a part that is ``unused``.
     """
+    return load_known_weights(kind, path, trust, unused)[0]
+
+
+def load_known_weights(kind: Any, path: Path, trust: bool, unused: Sequence[str]) -> tuple[Any, list[str]]:
+    """Return the model of ``load_weights``, and the names of the weights that are missing and not used."""
     try:
         model, report = kind.from_pretrained(
             path, local_files_only=True, output_loading_info=True, trust_remote_code=False, **loading_options(trust)
         )
     except Exception as error:  # A file may be broken, or of another version.
         raise ImportModelError(f"{path.name} cannot be loaded by transformers: {describe_error(error)}") from error
-    missing = [name for name in sorted(report["missing_keys"]) if not any(part in name for part in _NOT_USED)]
-    if missing:
+    missing = sorted(report["missing_keys"])
+    random = [name for name in missing if not any(part in name for part in unused)]
+    if random:
         raise ImportModelError(
-            f"{path.name} has no weights for {', '.join(missing[:3])}: they would be random. Name a model that was "
+            f"{path.name} has no weights for {', '.join(random[:3])}: they would be random. Name a model that was "
             "trained for the task that its config.json says."
         )
-    return model.eval()
+    return model.eval(), missing
 
 
 def loading_options(trust: bool) -> dict[str, Any]:
@@ -112,3 +123,17 @@ def loading_options(trust: bool) -> dict[str, Any]:
 def count_parameters(module: torch.nn.Module) -> int:
     """Return the number of the module's weights."""
     return sum(parameter.numel() for parameter in module.parameters())
+
+
+def list_labels(config: Any) -> tuple[str, ...]:
+    """Return the names of a model's classes, in their order."""
+    return tuple(str(config.id2label[number]) for number in range(config.num_labels))
+
+
+def choose_activation(config: Any) -> AnswerFacts:
+    """Return what the scores of a classifier are, as the pipelines for texts and for images choose it."""
+    if config.problem_type == "regression":
+        return AnswerFacts("regression")
+    if config.problem_type == "multi_label_classification" or config.num_labels == 1:
+        return AnswerFacts("regression" if config.num_labels == 1 else "classification", "sigmoid")
+    return AnswerFacts("classification", "softmax")

@@ -21,7 +21,9 @@ from builder.importers.frameworks.framework_model import make_port
 from builder.importers.frameworks.transformers_task import (
     HOW_TO_EXPORT,
     TaskModel,
+    choose_activation,
     count_parameters,
+    list_labels,
     load_weights,
     loading_options,
     run_module,
@@ -76,14 +78,7 @@ def read_classifier(path: Path, trust: bool) -> TaskModel:
     config = model.config
     if hasattr(config, "sentence_transformers"):  # Only a cross-encoder's configuration has it.
         raise ImportModelError(f"{path.name} is a cross-encoder, which takes pairs of texts. {HOW_TO_EXPORT}.")
-    # As the pipeline for the classification of texts chooses it.
-    if config.problem_type == "regression":
-        facts = AnswerFacts("regression")
-    elif config.problem_type == "multi_label_classification" or config.num_labels == 1:
-        facts = AnswerFacts("regression" if config.num_labels == 1 else "classification", "sigmoid")
-    else:
-        facts = AnswerFacts("classification", "softmax")
-    return _make_classifier(path, model, facts)
+    return _make_classifier(path, model, choose_activation(config))
 
 
 def read_tagger(path: Path, trust: bool) -> TaskModel:
@@ -98,11 +93,6 @@ TEXT_READERS: Mapping[str, Callable[[Path, bool], TaskModel]] = {
     "Model": read_embedder,
 }
 """The reader of each ending of an architecture's name."""
-
-
-def list_labels(config: Any) -> tuple[str, ...]:
-    """Return the names of a model's classes, in their order."""
-    return tuple(str(config.id2label[number]) for number in range(config.num_labels))
 
 
 def _make_classifier(path: Path, model: Any, facts: AnswerFacts) -> TaskModel:

@@ -76,12 +76,16 @@ def make_cases(spec: ModelSpec, feeds: list[TensorSpec]) -> Iterator[tuple[str, 
     if spec.image is None:
         return
     feed = spec.image.feed or feeds[0].name
+    for i, (case, batch) in enumerate(make_photograph_cases(spec.image, spec.batch)):
+        yield case, {f.name: make_random_values(f, RANDOM_CASES + i) for f in feeds} | {feed: batch}
+
+
+def make_photograph_cases(image: ImageSpec, count: int) -> Iterator[tuple[str, Array]]:
+    """Yield cases of ``count`` photographs as the function decodes them: uint8 [count, height, width, channels]."""
     paths = sorted(PHOTOGRAPHS.glob("*.jpg"))
-    photographs = [read_photograph(path, spec.image) for path in paths]
+    photographs = [read_photograph(path, image) for path in paths]
     for i, path in enumerate(paths):
-        batch = np.stack([photographs[(i + item) % len(photographs)] for item in range(spec.batch)])
-        arrays = {f.name: make_random_values(f, RANDOM_CASES + i) for f in feeds}
-        yield f"{_PHOTO}{path.stem}", {**arrays, feed: batch}
+        yield f"{_PHOTO}{path.stem}", np.stack([photographs[(i + item) % len(paths)] for item in range(count)])
 
 
 def make_text_cases(text: TextSpec, feeds: list[TensorSpec], batch: int) -> Iterator[tuple[str, dict[str, Array]]]:

@@ -1,0 +1,100 @@
+"""Tasks of transformers whose models take images, as the numbers of their pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from builder.importers.frameworks.framework_model import make_port
+from builder.importers.frameworks.transformers_pixels import ImageProcessor
+from builder.importers.frameworks.transformers_task import (
+    TaskModel,
+    choose_activation,
+    count_parameters,
+    list_labels,
+    load_known_weights,
+    load_weights,
+)
+from builder.importers.ports import AnswerFacts, GraphFacts
+
+PIXELS = "pixel_values"
+
+_EXAMPLES = 2
+
+
+class _Classifier(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, pixel_values: Any) -> dict[str, Any]:
+        return {"logits": self.model(pixel_values=pixel_values).logits}
+
+
+class _Embedder(torch.nn.Module):  # type: ignore[misc]
+    """The model's own pooling if it has one, else its first token, else the mean of all places.
+
+    ``pooled``: whether the folder has the weights of the pooling.
+    """
+
+    def __init__(self, model: Any, pooled: bool) -> None:
+        super().__init__()
+        self.model, self.pooled = model, pooled
+        self.has_class = any(name.endswith("cls_token") for name, _ in model.named_parameters())
+
+    def forward(self, pixel_values: Any) -> dict[str, Any]:
+        found = self.model(pixel_values=pixel_values)
+        pooled, hidden = getattr(found, "pooler_output", None), found.last_hidden_state
+        if pooled is not None and self.pooled:
+            return {"embedding": pooled.flatten(1)}
+        if hidden.ndim == 3:
+            return {"embedding": hidden[:, 0] if self.has_class else hidden.mean(1)}
+        return {"embedding": hidden.mean((2, 3))}
+
+
+def takes_images(architecture: str) -> bool:
+    """Return whether transformers' class of this name takes the pixels of images first."""
+    return getattr(getattr(transformers, architecture, None), "main_input_name", "") == PIXELS
+
+
+def read_image_classifier(path: Path, trust: bool) -> TaskModel:
+    """Read a model that gives an image scores of classes, or numbers."""
+    model = load_weights(transformers.AutoModelForImageClassification, path, trust, ())
+    facts = choose_activation(model.config)
+    labels = () if facts.kind == "regression" else list_labels(model.config)
+    return _make_task(path, _Classifier(model), {"logits": facts}, labels)
+
+
+def read_image_embedder(path: Path, trust: bool) -> TaskModel:
+    """Read a model that gives an image a vector."""
+    model, missing = load_known_weights(transformers.AutoModel, path, trust, ["pooler."])
+    return _make_task(path, _Embedder(model, not missing), {"embedding": AnswerFacts("embedding")}, ())
+
+
+IMAGE_READERS: Mapping[str, Callable[[Path, bool], TaskModel]] = {
+    "ForImageClassification": read_image_classifier,
+    "ForImageClassificationWithTeacher": read_image_classifier,
+    "Model": read_image_embedder,
+}
+"""The reader of each ending of an architecture's name."""
+
+
+def _make_task(
+    path: Path, module: torch.nn.Module, answers: Mapping[str, AnswerFacts], labels: tuple[str, ...]
+) -> TaskModel:
+    processor = ImageProcessor(path)
+    known = processor.describe_images(PIXELS)
+    sides = known.image.height, known.image.width
+    return TaskModel(
+        module,
+        (make_port(PIXELS, "float32", ["batch", 3, *sides]),),
+        {PIXELS: torch.randn(_EXAMPLES, 3, *sides, generator=torch.Generator().manual_seed(0))},
+        ("batch",),
+        GraphFacts((), answers=answers, parameters=count_parameters(module), image=known),
+        labels,
+        process_images=processor.process_images,
+    )

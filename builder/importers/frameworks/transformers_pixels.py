@@ -1,0 +1,149 @@
+"""What an image processor of transformers does, in the words of ``[image]``.
+
+A processor's settings mean something else in each class. So it is asked: what it makes of plain colours tells ``mean``,
+``scale`` and ``channel_order``, and what it makes of photographs tells which of the placements that its sizes may mean
+is the one.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import transformers
+from PIL import Image
+
+from builder.base.arrays import Array
+from builder.base.errors import ImportModelError
+from builder.base.escape import describe_error
+from builder.config import ImageSpec
+from builder.config.schema import Resize
+from builder.importers.ports import ImageFacts
+from builder.importers.samples.golden_inputs import PHOTOGRAPHS
+from builder.importers.samples.labelled_samples import decode_image
+from handler import description as _description  # noqa: F401 - ``decode_image`` needs both, and a job in the sandbox
+from handler import image as _image  # noqa: F401 - may not read the function's folder later.
+
+_RESAMPLING: dict[int, Resize] = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
+"""The names of Pillow's numbers."""
+
+_COLOURS = ((0, 0, 0), (255, 0, 0), (0, 255, 0), (0, 0, 255))
+
+_SIZES = ((512, 500), (300, 450), (450, 300), (97, 130))
+"""Widths and heights of the photographs that tell placements apart."""
+
+_FAR = 3.0
+"""Levels by which photographs are off on average if they are placed wrongly; right ones are off by less than 1."""
+
+
+class ImageProcessor:
+    """The image processor of the folder ``path``. Raises ImportModelError if it cannot be loaded."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self.processor = transformers.AutoImageProcessor.from_pretrained(
+                path, local_files_only=True, backend="pil", trust_remote_code=False
+            )
+        except Exception as error:  # Processors are of many kinds.
+            raise ImportModelError(
+                f"{path.name}: its image processor cannot be loaded: {describe_error(error)}"
+            ) from error
+        self.name = f"{path.name}: its image processor, {type(self.processor).__name__.removesuffix('Pil')},"
+
+    def process_images(self, pixels: Array) -> Array:
+        """Return what the model gets for uint8 pixels [images, height, width, 3] that have its own size already."""
+        return self._process(list(pixels), do_resize=False, do_center_crop=False)
+
+    def describe_images(self, feed: str) -> ImageFacts:
+        """Return the section [image] of the input ``feed``. Raises ImportModelError if there is none that will do."""
+        pictures = list(_make_pictures())
+        wanted = [self._process([picture])[0] for picture in pictures]
+        if len({pixels.shape for pixels in wanted}) > 1:
+            raise ImportModelError(f"{self.name} gives images of different sizes, and a function's model has one.")
+        order, mean, scale = self._read_numbers()
+        _, height, width = wanted[0].shape
+        method = _RESAMPLING.get(self.processor.resample)
+        if not method:
+            number = self.processor.resample
+            raise ImportModelError(f"{self.name} resizes by Pillow's method {number}, which the function lacks.")
+        image = ImageSpec(
+            feed,
+            width,
+            height,
+            channel_order="bgr" if order < 0 else "rgb",
+            scale=scale,
+            mean=mean,
+            resize=method,
+        )
+        levels = [np.moveaxis(pixels[::order], 0, -1) / scale[::order] + mean[::order] for pixels in wanted]
+        found = [_measure(placed, pictures, levels) for placed in self._list_placements(image)]
+        best = min(found, key=lambda facts: facts.mean)
+        if best.mean > _FAR:
+            raise ImportModelError(
+                f"{self.name} places images as no section [image] can: photographs are off by {best.mean:.0f} of 255 "
+                "levels, on average."
+            )
+        return best
+
+    def _process(self, images: Sequence[Any], **options: bool) -> Array:
+        try:
+            made = self.processor(images=images, return_tensors="np", input_data_format="channels_last", **options)
+            return np.asarray(made["pixel_values"], np.float32)
+        except Exception as error:  # Processors are of many kinds.
+            raise ImportModelError(f"{self.name} does not take photographs: {describe_error(error)}") from error
+
+    def _read_numbers(self) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
+        """Return the step through the channels (-1 for BGR), and mean and scale of each in the model's order."""
+        plain = np.array(_COLOURS, np.uint8)[:, None, None] + np.zeros((64, 64, 1), np.uint8)
+        black, *colours = self.process_images(plain).astype(np.float64).mean((2, 3))
+        ranges = np.array(colours) - black
+        order = 1 if np.trace(abs(ranges)) > np.trace(abs(ranges[::-1])) else -1
+        scale = np.diag(ranges[::order]) / 255
+        noise = np.random.default_rng(0).integers(0, 256, (1, 64, 64, 3), np.uint8)
+        told = np.moveaxis(noise[..., ::order], -1, 1) * scale[:, None, None] + black[:, None, None]
+        if not np.allclose(self.process_images(noise), told, atol=1e-3 * abs(ranges).max()):
+            raise ImportModelError(f"{self.name} does more to pixels than (pixel - mean) * scale.")
+        return order, _round_numbers(-black / scale), _round_numbers(scale)
+
+    def _list_placements(self, image: ImageSpec) -> Iterator[ImageSpec]:
+        """Yield ``image`` with each placement that the processor's sizes may mean."""
+        size, shorter = self.processor.size, min(image.width, image.height)
+        short = size.shortest_edge or size.height or shorter
+        part = getattr(self.processor, "crop_pct", None) or 1
+        yield image
+        if size.height and size.height > image.height:
+            yield replace(image, fit="stretch_exact", crop=_round_number(image.height / size.height))
+        for side in (short, int(short / part), int(256 / 224 * short)):  # The last is LeViT's.
+            if side >= shorter:
+                yield replace(image, fit="short_exact", crop=_round_number(shorter / side))
+
+
+def _measure(image: ImageSpec, pictures: Sequence[Any], levels: Sequence[Array]) -> ImageFacts:
+    """Return how far the function's pixels of ``pictures`` are from the processor's, ``levels`` [height, width, 3]."""
+    errors = []
+    for picture, wanted in zip(pictures, levels, strict=True):
+        file = io.BytesIO()
+        picture.save(file, "PNG")
+        errors.append(np.abs(decode_image(file.getvalue(), image) - wanted))
+    return ImageFacts(image, float(np.mean(errors)), float(np.max(errors)))
+
+
+def _make_pictures() -> Iterator[Any]:
+    for path, size in zip([*sorted(PHOTOGRAPHS.glob("*.jpg"))] * 2, _SIZES, strict=False):
+        with Image.open(path) as opened:
+            yield opened.convert("RGB").resize(size)
+
+
+def _round_numbers(values: Array) -> tuple[float, ...]:
+    """Return ``values`` as ``_round_number`` does; one alone if all are the same."""
+    rounded = tuple(map(_round_number, values))
+    return rounded[:1] if len(set(rounded)) == 1 else rounded
+
+
+def _round_number(value: float) -> float:
+    """Return ``value`` with as many digits as float32 has."""
+    return float(f"{value:.7g}") + 0.0  # Not -0.

@@ -97,14 +97,14 @@ def write(keras_model: Path, target: Path, form: Form) -> int:
     return int(width)
 
 
-def optimise(source: Path, target: Path, width: int) -> dict[str, int]:
-    """Optimise ``source`` with ONNX Runtime's own tool for BERT. Returns the number of fusions by operator."""
+def optimise(source: Path, target: Path, width: int, kind: str = "bert") -> dict[str, int]:
+    """Optimise ``source`` with ONNX Runtime's tool for transformers of a ``kind``; return the fusions of each operator."""
     from onnxruntime.transformers import optimizer
     from onnxruntime.transformers.fusion_options import FusionOptions
 
-    options = FusionOptions("bert")
+    options = FusionOptions(kind)
     optimised = optimizer.optimize_model(
-        str(source), "bert", num_heads=HEADS, hidden_size=width, optimization_options=options, opt_level=0
+        str(source), kind, num_heads=HEADS, hidden_size=width, optimization_options=options, opt_level=0
     )
     optimised.save_model_to_file(str(target))
     return {name: count for name, count in optimised.get_fused_operator_statistics().items() if count}

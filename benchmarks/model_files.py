@@ -5,12 +5,11 @@ A network is a model.toml, which says where a file comes from and which sizes ar
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
-from benchmarks.models import Network, named
+from benchmarks.models import Network
 from builder.config import ModelSpec, read_spec
 
 SUFFIXES = (".toml", ".onnx", ".tflite")
@@ -51,14 +50,3 @@ def _with_batch(shape: tuple[int, ...] | None, batch: int) -> tuple[int, ...] | 
         return shape
     place = shape.index(1)
     return (*shape[:place], batch, *shape[place + 1 :])
-
-
-def find_network(argument: str) -> Network:
-    """Return the network of a path, or of a name; either may end with a batch, as lstm-batch16. Raises KeyError."""
-    path, batch = re.fullmatch(r"(.*?)(?:-batch(\d+))?", argument).groups()  # type: ignore[union-attr]
-    place = Path(path).absolute()
-    if place.suffix not in SUFFIXES:
-        return named(argument)
-    stem = place.parent.name if place.name == "model.toml" else place.stem
-    name = re.sub("[^a-z0-9]+", "-", stem.lower()).strip("-")
-    return ModelFile(name, place.name, refuse_keras, (1.15, 1.15), path=place).batched(int(batch or 1))

@@ -16,11 +16,14 @@ from typing import Any, cast
 
 import numpy as np
 
+from benchmarks.bert_onnx import optimise
 from benchmarks.engines import KINDS, OURS
 from benchmarks.engines.litert import SIZES
-from benchmarks.model_files import ModelFile, find_network
+from benchmarks.find_network import find_network
+from benchmarks.model_files import ModelFile
 from benchmarks.models import READY, ROOT, SAMPLES
 from benchmarks.prepare import BenchProject, place_files
+from benchmarks.transformers_networks import TransformersNetwork
 from builder.base.targets import host_target
 from builder.importers.graph import FrozenGraph
 from builder.pipeline.build_bundle import build_bundle
@@ -35,9 +38,11 @@ def prepare_file(network: ModelFile) -> None:
     shutil.copytree(ROOT / "layers" / "dependencies", project.layers / "dependencies", dirs_exist_ok=True)
     bundle = build_bundle(Workspace.from_spec(spec, project, host_target())).bundle
     graph = FrozenGraph.load(project.build / network.key / "import")
-    place_files(network.folder / OURS, {"libmodel.so": bundle.library})
+    weights = bundle.library.with_name("model.weights")
+    ours = {"libmodel.so": bundle.library, **({weights.name: weights} if weights.exists() else {})}
+    place_files(network.folder / OURS, ours)
     write_samples(network.folder / "keras", graph)
-    file = locate_model(spec, project.cache)
+    file = network.onnx_file if isinstance(network, TransformersNetwork) else locate_model(spec, project.cache)
     sizes = {port.spec.name: tuple(port.spec.shape) for port in graph.feeds}
     values = {feed.name: feed.value for feed in spec.feeds if feed.value is not None}
     how = {OURS: "coldforge's own pipeline on the file"}
@@ -52,9 +57,10 @@ def prepare_file(network: ModelFile) -> None:
         except Exception as error:  # a peer may refuse the file in any way; the run goes on without it
             failed[engine] = f"refuses the file: {' '.join(str(error).split())[:300] or type(error).__name__}"
 
-    if spec.source.format == "onnx":
-        place("onnxruntime", lambda to: fix_onnx(file, sizes, values, to))
-        place("openvino", lambda to: convert_openvino(network.folder / KINDS["onnxruntime"].model, sizes, to))
+    if file.suffix == ".onnx":
+        fixed = network.folder / "fixed.onnx"
+        place("onnxruntime", lambda to: place_onnx(network, fix_onnx(file, sizes, values, fixed), to))
+        place("openvino", lambda to: convert_openvino(fixed, sizes, to))
     else:
         place("litert", lambda to: copy_tflite(file, sizes, to))
         place("openvino", lambda to: convert_openvino(file, sizes, to))
@@ -80,7 +86,17 @@ def write_samples(folder: Path, graph: FrozenGraph) -> None:
             (folder / f"{number}.out").write_bytes(b"".join(array.tobytes() for array in fetches))
 
 
-def fix_onnx(file: Path, sizes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any], target: Path) -> str:
+def place_onnx(network: ModelFile, file: Path, target: Path) -> str:
+    """Write the ``file`` of fixed sizes for ONNX Runtime, optimised by its own tool where that knows the network."""
+    how = "the file, with the sizes of its inputs fixed"
+    if not isinstance(network, TransformersNetwork) or not network.optimiser:
+        shutil.copyfile(file, target)
+        return how
+    fused = optimise(file, target, network.width, network.optimiser)
+    return f"{how}, then onnxruntime.transformers.optimizer ({fused})"
+
+
+def fix_onnx(file: Path, sizes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any], target: Path) -> Path:
     """Write the model with the ``sizes`` of its inputs fixed, and inputs that have ``values`` as constants."""
     import onnx
     from onnx import helper, numpy_helper
@@ -96,7 +112,7 @@ def fix_onnx(file: Path, sizes: Mapping[str, tuple[int, ...]], values: Mapping[s
         elif value.name in sizes:
             value.CopyFrom(helper.make_tensor_value_info(value.name, element, sizes[value.name]))
     onnx.save(model, str(target))
-    return "the file, with the sizes of its inputs fixed"
+    return target
 
 
 def copy_tflite(file: Path, sizes: Mapping[str, tuple[int, ...]], target: Path) -> str:

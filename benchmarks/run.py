@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks import cold, latency, machine, report
 from benchmarks.engines import ENGINES, INT8, KINDS
-from benchmarks.model_files import find_network
+from benchmarks.find_network import find_network
 from benchmarks.models import FOLDER, NETWORKS, READY, ROOT, Network
 from benchmarks.process import Setting, end_with
 from benchmarks.worker import LONG

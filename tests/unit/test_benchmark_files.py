@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import models
-from benchmarks.model_files import ModelFile, find_network
+from benchmarks.find_network import find_network
+from benchmarks.model_files import ModelFile
+from benchmarks.transformers_networks import TransformersNetwork
 from tests.conftest import ROOT
 
 PUBLISHED = sorted((ROOT / "benchmarks" / "published").glob("*.toml"))
@@ -65,3 +67,12 @@ def test_other_names_are_those_of_networks() -> None:
     assert find_network("lstm-batch16").key == "lstm-batch16"
     with pytest.raises(KeyError):
         find_network("unknown")
+
+
+def test_a_network_of_transformers_has_its_length_in_its_name() -> None:
+    network = find_network("bert_base-64-batch16")
+    assert isinstance(network, TransformersNetwork)
+    assert (network.key, network.architecture) == ("bert_base-64-batch16", "bert_base")
+    assert (network.length, network.batch, network.width) == (64, 16, 768)
+    with pytest.raises(KeyError):
+        find_network("bert_large-64")

@@ -29,9 +29,7 @@ def open_transformers(path: Path, trust: bool = False) -> FrameworkModel:
     Raises ImportModelError for a task or an architecture that is not supported, and for a folder without weights that
     the task needs.
     """
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    task = _choose_reader(path, _read_config(path))(path, trust)
+    task = open_task(path, trust)
     fetches = (make_port(name, "float32", shape) for name, shape in task.measure_results().items())
     ports = ModelPorts(
         task.feeds,
@@ -48,6 +46,13 @@ def open_transformers(path: Path, trust: bool = False) -> FrameworkModel:
         encode_texts=task.encode_texts,
         process_images=task.process_images,
     )
+
+
+def open_task(path: Path, trust: bool = False) -> TaskModel:
+    """Return the task of the model in the folder ``path``, as a module of PyTorch. Raises as ``open_transformers``."""
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    return _choose_reader(path, _read_config(path))(path, trust)
 
 
 def _read_config(path: Path) -> Any:

@@ -98,7 +98,7 @@ def write(keras_model: Path, target: Path, form: Form) -> int:
 
 
 def optimise(source: Path, target: Path, width: int, kind: str = "bert") -> dict[str, int]:
-    """Optimise ``source`` with ONNX Runtime's tool for transformers of a ``kind``; return the fusions of each operator."""
+    """Optimise ``source`` with ONNX Runtime's tool for transformers, and return how often each fusion was made."""
     from onnxruntime.transformers import optimizer
     from onnxruntime.transformers.fusion_options import FusionOptions
 

@@ -18,6 +18,8 @@ from builder.cli.inspect_commands import fetched_model, make_describer
 from builder.config.address import is_address
 from builder.config.rules import EXTENSIONS
 
+_SIGNATURE = argument("--signature", metavar="NAME", help="which signature of a model that has several")
+
 
 @command(
     "new",
@@ -39,6 +41,7 @@ from builder.config.rules import EXTENSIONS
     argument(
         "--update", action="store_true", help="write nothing: show how the files differ from what it would write today"
     ),
+    _SIGNATURE,
     TRUST,
 )
 def run_new(options: Options, project: Project) -> None:
@@ -66,7 +69,9 @@ def run_new(options: Options, project: Project) -> None:
     if options.model:
         path, origin = fetched_model(options, project)
         describe = make_describer(options, thorough=True)
-        toml = draft_spec(path, describe, trust=options.trust, origin=origin, name=service.model).format_toml()
+        toml = draft_spec(
+            path, describe, trust=options.trust, signature=options.signature, origin=origin, name=service.model
+        ).format_toml()
         copied = None if origin else path
     else:
         toml, copied = make_example_model(project, service), None
@@ -88,6 +93,7 @@ def run_new(options: Options, project: Project) -> None:
         "--output", type=Path, help="where to write (default: model.toml beside the model, or here for an address)"
     ),
     argument("--force", action="store_true", help="overwrite an existing file"),
+    _SIGNATURE,
     TRUST,
 )
 def run_init(options: Options, project: Project) -> None:
@@ -103,7 +109,8 @@ def run_init(options: Options, project: Project) -> None:
         raise UsageError(f"{output} exists; give another --output, or --force to overwrite it.")
     path, origin = fetched_model(options, project)
     describe = make_describer(options, thorough=True)
-    write_file(output, draft_spec(path, describe, toml=output, trust=options.trust, origin=origin).format_toml())
+    drafted = draft_spec(path, describe, toml=output, trust=options.trust, signature=options.signature, origin=origin)
+    write_file(output, drafted.format_toml())
     text = f"wrote {shorten_path(output)}: check it, then run `{bundle_command(str(shorten_path(output)))}`"
     print_result(options, {"file": output.resolve()}, text)
 

@@ -334,6 +334,9 @@ def _check_format(tables: SpecTables, form: Format) -> None:
             if name != LEAVES:
                 why = f'"{name}" is no signature of trees; write "{LEAVES}", or delete this line'
                 model.note_mistake("signature", why, number)
+    elif form == "transformers":
+        if len(model.get("signature") or ()) > 1:
+            model.note_mistake("signature", "are models of their own; write a model.toml for each of them")
     elif form not in ("saved_model", "tflite") and "signature" in model.present:
         model.note_mistake("signature", "a model of this format has no signatures; delete this line")
     if form not in KERAS and "keras" in model.present:

@@ -138,7 +138,7 @@ class Source:
     signature: Annotated[str | None, _SIGNATURES, Otherwise("`serving_default`, or the only one")] = None
     """Which signature of a SavedModel or .tflite file to build. If there are several, the library holds all of them,
     over one copy of the weights, and the first is the default. See `coldforge docs batches`. Trees have `leaves`: see
-    `coldforge docs tables`."""
+    `coldforge docs tables`. CLIP has `image` and `text`: see `coldforge docs hugging-face`."""
     config: Annotated[Path | None, PathKind(example="graph.config.pbtxt")] = None
     """A tf2xla.Config text file that names a frozen graph's feeds and fetches."""
     weights: Annotated[Path | None, PathKind(example="model.weights.h5")] = None
@@ -373,6 +373,8 @@ class TextSpec:
     """The input that takes 1 for each token, and 0 behind the text."""
     types: Annotated[str | None, Otherwise("`token_type_ids`, if there is one")] = None
     """The input that takes the number of the part that each token is of: always 0."""
+    pad: Annotated[int | None, IntegerKind(0, 2**31 - 1), Otherwise("what the tokenizer's file says, or 0")] = None
+    """The id that fills up a shorter text."""
     inside: tuple[str, str] | None = None  # the key of the two that names a file of the model's source, and its path
     package: Path | None = None  # the folder of the ``tokenizers`` library here; the build finds it, not model.toml
 

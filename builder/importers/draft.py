@@ -38,6 +38,7 @@ from builder.config.schema import WeightType
 from builder.importers.draft_image import draft_image
 from builder.importers.loaded import Shape
 from builder.importers.ports import ASSUMED_DIM, AnswerFacts, ModelPorts, PortInfo
+from builder.importers.text import read_padding
 
 Describe = Callable[[Source, Path], ModelPorts]
 
@@ -93,15 +94,17 @@ def draft_spec(
     *,
     toml: Path | None = None,
     trust: bool = False,
+    signature: str | None = None,
     origin: Source | None = None,
     name: str = "",
 ) -> DraftedSpec:
     """Draft a spec with sensible defaults for a model file or SavedModel folder.
 
     ``describe`` reads the model's ports. ``toml`` is the future path of the spec, by default ``model.toml`` beside the
-    model; nothing is written. ``origin`` is the address that the model was fetched from, named instead of its path.
-    ``name``: the model's name; made from the file's where it is empty. Raises ImportModelError when the path holds no
-    model of a known format, or holds a file that may run code without ``trust``, as reading its ports loads it.
+    model; nothing is written. ``signature``: the one to draft it for, of a model that has several. ``origin`` is the
+    address that the model was fetched from, named instead of its path. ``name``: the model's name; made from the
+    file's where it is empty. Raises ImportModelError when the path holds no model of a known format, or holds a file
+    that may run code without ``trust``, as reading its ports loads it.
     """
     model_path = model_path.resolve()
     toml = toml.resolve() if toml else model_path.parent / "model.toml"
@@ -113,9 +116,10 @@ def draft_spec(
             f"add --trust{instead and f'; else {instead}'}."
         )
     weights = _weights_beside(model_path) if form == "h5" and model_path.suffix == ".json" else None
-    source = replace(origin or Source(form, model_path, weights=weights), trust=trust)
+    source = replace(origin or Source(form, model_path, weights=weights), trust=trust, signature=signature)
     if not name:
         name = _name_remote(origin.address) if origin and origin.address else name_of(model_path)
+        name = _clean_name(f"{name}_{signature}") if signature else name
     ports = describe(source, model_path)
     notes: dict[str, str] = {}
     if origin and origin.address and origin.address.text != origin.address.shown:
@@ -125,6 +129,8 @@ def draft_spec(
     if len(ports.signatures) > 1:
         source = replace(source, signature=ports.signature)
         notes["model.signature"] = f"The model has {', '.join(ports.signatures)}."
+        if form == "transformers":
+            notes["model.signature"] += f" {docs_command('hugging-face')} says how one function answers both."
     if ports.have_strings:
         notes["model.source"] = (
             "It takes or gives strings: the build finds out what the model does with them, and says it. "
@@ -142,7 +148,8 @@ def draft_spec(
         parents = (folder for folder in model_path.parents if folder.parent.name == origin.sha256)
         unpacked = next(parents, model_path)
         key = "tokenizer" if text.tokenizer else "vocabulary"
-        text = TextSpec(None, inside=(key, text.file.relative_to(unpacked).as_posix()))
+        inside = key, text.file.relative_to(unpacked).as_posix()
+        text = replace(text, tokenizer=None, vocabulary=None, inside=inside)
     feeds = () if audio else _draft_feeds(ports, form, image, notes)
     batches: tuple[int, ...] = ()
     if any(feed.columns for feed in ports.feeds):
@@ -240,7 +247,11 @@ def _draft_text_input(ports: ModelPorts, folder: Path, notes: dict[str, str]) ->
         return None
     if tokenizer.is_file():
         notes["text"] = f"Found beside the model: {tokenizer.name}. Callers send strings."
-        return TextSpec(tokenizer)
+        text, known = TextSpec(tokenizer), ports.facts.padding if ports.facts else None
+        if known is None or known == read_padding(text):
+            return text
+        notes["text.pad"] = "As the model's own files say: tokenizer.json names no padding."
+        return replace(text, pad=known)
     if vocabulary.is_file():
         notes["text"] = f"Found beside the model: {vocabulary.name}. Check lowercase: a cased model wants false."
         return TextSpec(None, vocabulary)

@@ -125,7 +125,7 @@ class GraphFacts:
     it looks for NaN. ``answers``: what the model's files say of outputs. ``lengths``: of texts in tokens, for each of
     which the library should hold the model; the last is the longest that it takes. ``parameters``: the number of its
     weights, 0 where it was not asked for. ``audio``: the [audio] that the model's files ask for. ``image``: what they
-    say of images.
+    say of images. ``padding``: the id that fills up texts.
     """
 
     scalings: tuple[InputScaling, ...]
@@ -138,6 +138,7 @@ class GraphFacts:
     parameters: int = 0
     audio: AudioSpec | None = None
     image: ImageFacts | None = None
+    padding: int | None = None
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ class ModelPorts:
     signature: str | None = None
     """The one that is described."""
     signatures: tuple[str, ...] = ()
-    """The signatures of a SavedModel or .tflite file."""
+    """The signatures of a SavedModel or .tflite file, or the towers of transformers."""
     facts: GraphFacts | None = None
     """None where they were not asked for, or the graph could not be frozen."""
     warnings: tuple[str, ...] = ()

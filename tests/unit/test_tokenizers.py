@@ -6,6 +6,7 @@ import json
 import re
 import sys
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,7 @@ def test_the_pad_is_the_tokenizer_s(tmp_path: Path) -> None:
     padding = {"strategy": "BatchLongest", "direction": "Right", "pad_id": 4, "pad_type_id": 0, "pad_token": "[MASK]"}
     assert make_encoder(written(tmp_path, tokenizer(padding=padding)), 9).pad == 4
     assert make_encoder(written(tmp_path, tokenizer()), 9).pad == 0
+    assert make_encoder(replace(written(tmp_path, tokenizer(padding=padding)), pad=2), 9).pad == 2
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,7 @@ def _open_model(source: Source, path: Path) -> FrameworkModel:
     if source.format == "transformers":
         from builder.importers.frameworks.transformers_model import open_transformers
 
-        return open_transformers(path, source.trust)
+        return open_transformers(path, source.trust, source.signature)
     if source.format == "sklearn" and not may_run_code(source.format, path.name):
         return _open_sklearn(source, path)
     if not source.trust:

@@ -66,13 +66,13 @@ def read_image_classifier(path: Path, trust: bool) -> TaskModel:
     model = load_weights(transformers.AutoModelForImageClassification, path, trust, ())
     facts = choose_activation(model.config)
     labels = () if facts.kind == "regression" else list_labels(model.config)
-    return _make_task(path, _Classifier(model), {"logits": facts}, labels)
+    return make_image_task(path, _Classifier(model), {"logits": facts}, labels)
 
 
 def read_image_embedder(path: Path, trust: bool) -> TaskModel:
     """Read a model that gives an image a vector."""
     model, missing = load_known_weights(transformers.AutoModel, path, trust, ["pooler."])
-    return _make_task(path, _Embedder(model, not missing), {"embedding": AnswerFacts("embedding")}, ())
+    return make_image_task(path, _Embedder(model, not missing), {"embedding": AnswerFacts("embedding")}, ())
 
 
 IMAGE_READERS: Mapping[str, Callable[[Path, bool], TaskModel]] = {
@@ -83,9 +83,10 @@ IMAGE_READERS: Mapping[str, Callable[[Path, bool], TaskModel]] = {
 """The reader of each ending of an architecture's name."""
 
 
-def _make_task(
+def make_image_task(
     path: Path, module: torch.nn.Module, answers: Mapping[str, AnswerFacts], labels: tuple[str, ...]
 ) -> TaskModel:
+    """Return the task of a ``module`` that takes what the folder's image processor makes."""
     processor = ImageProcessor(path)
     known = processor.describe_images(PIXELS)
     sides = known.image.height, known.image.width

@@ -20,22 +20,25 @@ from builder.importers.frameworks.transformers_audio import SOUND_READERS, is_of
 from builder.importers.frameworks.transformers_images import IMAGE_READERS, takes_images
 from builder.importers.frameworks.transformers_task import HOW_TO_EXPORT, TaskModel
 from builder.importers.frameworks.transformers_texts import MODULES, TEXT_READERS, read_embedder
+from builder.importers.frameworks.transformers_towers import list_towers, read_tower
 from builder.importers.ports import ModelPorts
 
 
-def open_transformers(path: Path, trust: bool = False) -> FrameworkModel:
-    """Open the model in the folder ``path``; ``trust``: its weights may be pickles.
+def open_transformers(path: Path, trust: bool = False, signature: str | None = None) -> FrameworkModel:
+    """Open the model in the folder ``path``, or the tower ``signature`` of it; ``trust``: its weights may be pickles.
 
     Raises ImportModelError for a task or an architecture that is not supported, and for a folder without weights that
     the task needs.
     """
-    task = open_task(path, trust)
+    task = open_task(path, trust, signature)
     fetches = (make_port(name, "float32", shape) for name, shape in task.measure_results().items())
     ports = ModelPorts(
         task.feeds,
         tuple(fetches),
         facts=task.facts,
         labels=task.labels,
+        signature=task.signature,
+        signatures=task.signatures,
         origin=f"read by transformers {transformers.__version__}",
     )
     return FrameworkModel(
@@ -48,11 +51,16 @@ def open_transformers(path: Path, trust: bool = False) -> FrameworkModel:
     )
 
 
-def open_task(path: Path, trust: bool = False) -> TaskModel:
-    """Return the task of the model in the folder ``path``, as a module of PyTorch. Raises as ``open_transformers``."""
+def open_task(path: Path, trust: bool = False, signature: str | None = None) -> TaskModel:
+    """Return the task of the model in the folder ``path``, as a module of PyTorch. See ``open_transformers``."""
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    return _choose_reader(path, _read_config(path))(path, trust)
+    config = _read_config(path)
+    if list_towers(config):
+        return read_tower(path, trust, config, signature)
+    if signature is not None:
+        raise ImportModelError(f"{path.name} has no signatures: write none.")
+    return _choose_reader(path, config)(path, trust)
 
 
 def _read_config(path: Path) -> Any:

@@ -28,7 +28,8 @@ class TaskModel:
     ``examples``: a tensor for each feed, all with the same sizes of open dimensions. ``opened``: the names of a
     result's first dimensions, which are open. ``labels``: the names of classes, in their order. ``encode_texts`` and
     ``process_images``: see FrameworkModel. ``published``: the answers of published code, for a module with steps of our
-    own. ``static``: whether the module is exported for the sizes of each call.
+    own. ``static``: whether the module is exported for the sizes of each call. ``signature``: which one of
+    ``signatures`` it is.
     """
 
     module: torch.nn.Module
@@ -41,6 +42,8 @@ class TaskModel:
     process_images: Callable[[Array], Array] | None = None
     published: Callable[[Sequence[Array]], list[Array]] | None = None
     static: bool = False
+    signature: str | None = None
+    signatures: tuple[str, ...] = ()
 
     def answer(self, feeds: Sequence[Array]) -> list[Array]:
         """Return the results for arrays, in the module's order."""

@@ -60,7 +60,7 @@ class _Classifier(torch.nn.Module):  # type: ignore[misc]
 
 def read_embedder(path: Path, trust: bool) -> TaskModel:
     """Read a model of sentence-transformers, or an encoder without modules, whose tokens' mean is the embedding."""
-    words = _count_words(load_weights(transformers.AutoModel, path, trust))  # This also finds out what is missing.
+    words = count_words(load_weights(transformers.AutoModel, path, trust))  # This also finds out what is missing.
     try:
         model = SentenceTransformer(
             str(path), device="cpu", local_files_only=True, model_kwargs=loading_options(trust)
@@ -69,7 +69,7 @@ def read_embedder(path: Path, trust: bool) -> TaskModel:
         raise ImportModelError(f"{path.name}: sentence-transformers cannot load it: {describe_error(error)}") from error
     longest = model.max_seq_length or LENGTHS[-1]
     facts = {"embedding": AnswerFacts("embedding")}
-    return _make_task(_Embedder(model), model.tokenizer, words, longest, facts)
+    return make_text_task(_Embedder(model), model.tokenizer, words, longest, facts)
 
 
 def read_classifier(path: Path, trust: bool) -> TaskModel:
@@ -101,11 +101,11 @@ def _make_classifier(path: Path, model: Any, facts: AnswerFacts) -> TaskModel:
     except Exception as error:  # Tokenizers are of many kinds.
         raise ImportModelError(f"{path.name}: its tokenizer cannot be loaded: {describe_error(error)}") from error
     longest = min(tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", None) or LENGTHS[-1])
-    task = _make_task(_Classifier(model), tokenizer, _count_words(model), longest, {"logits": facts})
+    task = make_text_task(_Classifier(model), tokenizer, count_words(model), longest, {"logits": facts})
     return replace(task, labels=() if facts.kind == "regression" else list_labels(model.config))
 
 
-def _make_task(
+def make_text_task(
     module: torch.nn.Module, tokenizer: Any, words: int, longest: int, answers: Mapping[str, AnswerFacts]
 ) -> TaskModel:
     """Return the task of a ``module`` that looks ids up in ``words`` rows, and takes ``longest`` tokens as it says."""
@@ -114,6 +114,7 @@ def _make_task(
         answers=answers,
         lengths=_list_lengths(module, tokenizer, longest),
         parameters=count_parameters(module),
+        padding=tokenizer.pad_token_id,
     )
     examples = tokenizer(list(_EXAMPLES), padding=True, return_tensors="pt")
     ids, mask = (make_port(feed, "int64", ["batch", "length"]) for feed in (IDS, MASK))
@@ -124,11 +125,12 @@ def _make_task(
         {name: examples[name] for name in (IDS, MASK)},
         ("batch", "length") if of_words else ("batch",),
         facts,
-        encode_texts=partial(_encode_texts, tokenizer),
+        encode_texts=partial(encode_texts, tokenizer),
     )
 
 
-def _count_words(model: Any) -> int:
+def count_words(model: Any) -> int:
+    """Return the number of words that a model looks up."""
     return int(model.get_input_embeddings().num_embeddings)
 
 
@@ -148,7 +150,7 @@ def _list_lengths(module: torch.nn.Module, tokenizer: Any, longest: int) -> tupl
     raise ImportModelError(f"The model does not run for texts of {longest} tokens, which its tokenizer allows.")
 
 
-def _encode_texts(tokenizer: Any, texts: Sequence[str], length: int) -> Array:
+def encode_texts(tokenizer: Any, texts: Sequence[str], length: int) -> Array:
     """Return the ids [texts, length] that the published tokenizer gives, cut off or filled up to ``length``."""
     encoded = tokenizer(list(texts), padding="max_length", truncation=True, max_length=length, return_tensors="np")
     return np.asarray(encoded["input_ids"])

@@ -36,6 +36,11 @@ def make_encoder(text: TextSpec, longest: int) -> TextTokenizer:
         raise ImportModelError(f"The tokenizer {text.file} cannot be used: {error}.") from error
 
 
+def read_padding(text: TextSpec) -> int:
+    """Return the id that fills up texts by the tokenizer's file. Raises as ``prepare_tokenizer`` does."""
+    return _read_tokenizer(text).pad
+
+
 def needs_package(text: TextSpec | None) -> bool:
     """Return whether the function needs the ``tokenizers`` package. Raises as ``prepare_tokenizer`` does."""
     return text is not None and _read_tokenizer(text).kind == PACKAGE_KIND
@@ -58,5 +63,10 @@ def _read_tokenizer(text: TextSpec) -> PreparedTokenizer:
 
 
 def _make_options(text: TextSpec, tokenizer: PreparedTokenizer) -> dict[str, Any]:
-    own = {"kind": tokenizer.kind, "pad": tokenizer.pad, "truncate": text.truncate, "length": text.length}
+    own = {
+        "kind": tokenizer.kind,
+        "pad": tokenizer.pad if text.pad is None else text.pad,
+        "truncate": text.truncate,
+        "length": text.length,
+    }
     return own | dict(tokenizer.options)

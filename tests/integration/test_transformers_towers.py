@@ -1,0 +1,59 @@
+"""Folders of CLIP and SigLIP: from ``coldforge init`` to a function with vectors of texts and images in one space."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from builder.base.errors import ImportModelError
+from builder.cli import main
+from builder.package.bundle import Bundle
+from tests.conftest import ROOT
+from tests.support.framework_scripts import run_script
+from tests.support.function import served
+from tests.support.models import empty_project
+
+pytestmark = [pytest.mark.integration, pytest.mark.network, pytest.mark.full]
+
+PHOTOGRAPH = ROOT / "tests" / "data" / "coffee.jpg"
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with what ``transformers_tower_cases`` leaves."""
+    folder = tmp_path_factory.mktemp("transformers")
+    said = run_script("transformers", "transformers_tower_cases.py", folder)
+    assert said.splitlines()[-1] == "4 of 4 agree", said
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["clip", "siglip"])
+def test_towers(folders: Path, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = empty_project(tmp_path, monkeypatch)
+    for tower in ("image", "text"):
+        toml = tmp_path / f"{tower}.toml"
+        assert main(["init", str(folders / kind), "--signature", tower, "--output", str(toml)]) == 0
+        toml.write_text(re.sub(r"batch = \[1, .*\]", "batch = 1", toml.read_text()))
+    assert main(["bundle", str(tmp_path / "image.toml"), str(tmp_path / "text.toml"), "--in", "host"]) == 0
+    wanted = json.loads((folders / kind / "answers.json").read_text())
+    texts, vectors = wanted["texts"]
+    image = base64.b64encode(PHOTOGRAPH.read_bytes()).decode()
+    library = Bundle.load(project.dist / f"{kind}_image-{kind}_text").library
+    events = {"model": f"{kind}_text", "texts": texts}, {"model": f"{kind}_image", "image": image}
+    of_texts, of_image = served(library, *events).answers
+    found = np.array([prediction[f"{kind}_text"] for prediction in of_texts["predictions"]])
+    assert (found * np.array(vectors)).sum(1).min() > 1 - 1e-6
+    (prediction,) = of_image["predictions"]
+    assert np.dot(prediction[f"{kind}_image"], wanted["image"]) > 0.9999
+
+
+def test_unknown_tower(folders: Path, tmp_path: Path, capsys: Any) -> None:
+    command = ["init", str(folders / "clip"), "--signature", "sound", "--output", str(tmp_path / "model.toml")]
+    assert main(command) == ImportModelError.exit_code
+    assert 'has no signature "sound": write image or text' in capsys.readouterr().err

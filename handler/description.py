@@ -97,17 +97,20 @@ class AudioInput(NamedTuple):
 class TextInput(NamedTuple):
     """The feeds that take text, each [batch, length]: token ids, a mask that is 1 for each token, and segment types.
 
-    ``mask`` and ``types`` are empty where the model has no such feed.
+    ``mask`` and ``types`` are empty where the model has no such feed. ``prompts``: the strings of which a request may
+    name one to be put in front of its texts; ``opening``: the one for a request that names none.
     """
 
     ids: str
     mask: str = ""
     types: str = ""
+    prompts: Mapping[str, str] = MappingProxyType({})
+    opening: str = ""
 
     @property
     def feeds(self) -> tuple[str, ...]:
         """The feeds that the model has."""
-        return tuple(filter(None, self))
+        return tuple(filter(None, self[:3]))
 
     @property
     def implied(self) -> tuple[str, ...]:

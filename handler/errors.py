@@ -137,6 +137,10 @@ class TextTooLongError(HandlerError, code="text_too_long", status=422):
     """The text has more tokens or words than the model takes, and is not to be cut off (`truncate` in `model.toml`)."""
 
 
+class UnknownPromptError(HandlerError, code="unknown_prompt", status=422):
+    """The model has no prompt of this name (`prompts` in `model.toml`)."""
+
+
 class UnfitTextError(HandlerError, code="unfit_text", status=422):
     """The model cannot take the text, such as a word where it takes a number, or characters without a token."""
 

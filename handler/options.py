@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from importlib import import_module
 
 from .description import Description, Output
-from .errors import WrongFieldError
+from .errors import UnknownPromptError, WrongFieldError
 from .named_tuples import NamedTuple
 from .typed import Any
 
-NAMES = ("top_k", "dimensions", "format", "threshold")
+NAMES = ("top_k", "dimensions", "format", "threshold", "prompt")
 _FOR = {"dimensions": ("embedding",), "format": ("embedding", "segmentation"), "threshold": ("detection",)}
 """The kinds of outputs that an option applies to. ``top_k`` applies to any model."""
 
@@ -19,13 +19,15 @@ _FOR = {"dimensions": ("embedding",), "format": ("embedding", "segmentation"), "
 class AnswerOptions(NamedTuple):
     """Options of an answer; None means the model's own value. ``top_k``: the number of classes or objects.
 
-    ``dimensions``: the number of first values of an embedding. ``threshold``: the least score of an object.
+    ``dimensions``: the number of first values of an embedding. ``threshold``: the least score of an object. ``prompt``:
+    the name of the prompt that goes in front of the texts.
     """
 
     top_k: int | None = None
     dimensions: int | None = None
     format: str | None = None
     threshold: float | None = None
+    prompt: str | None = None
 
     def with_defaults(self, others: AnswerOptions) -> AnswerOptions:
         """Return these options, with those of ``others`` where these are None."""
@@ -38,10 +40,8 @@ def parse_options(given: Mapping[str, Any]) -> AnswerOptions:
         return AnswerOptions()
     counts = {name: _parse_count(name, given[name]) for name in ("top_k", "dimensions") if name in given}
     threshold = _parse_number("threshold", given["threshold"]) if "threshold" in given else None
-    format_ = given.get("format")
-    if not isinstance(format_, str | None):
-        raise WrongFieldError("format must be a string")
-    return AnswerOptions(**counts, format=format_, threshold=threshold)
+    format_, prompt = (_parse_name(name, given.get(name)) for name in ("format", "prompt"))
+    return AnswerOptions(**counts, format=format_, threshold=threshold, prompt=prompt)
 
 
 def _parse_count(name: str, value: object) -> int:
@@ -51,6 +51,12 @@ def _parse_count(name: str, value: object) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text)):
         raise WrongFieldError(f"{name} must be a whole number, 1 or more")
     return int(text)
+
+
+def _parse_name(name: str, value: object) -> str | None:
+    if not isinstance(value, str | None):
+        raise WrongFieldError(f"{name} must be a string")
+    return value
 
 
 def _parse_number(name: str, value: object) -> float:
@@ -64,7 +70,10 @@ def _parse_number(name: str, value: object) -> float:
 
 
 def apply_options(description: Description, wanted: AnswerOptions) -> Description:
-    """Apply ``wanted`` to the outputs of ``description``. Raises WrongFieldError for an option that fits no output."""
+    """Apply ``wanted`` to the outputs of ``description``.
+
+    Raises WrongFieldError for an option that fits no output, and UnknownPromptError.
+    """
     if wanted == AnswerOptions():
         return description
     kinds = {output.kind for output in description.outputs}
@@ -75,6 +84,15 @@ def apply_options(description: Description, wanted: AnswerOptions) -> Descriptio
         formats = [name for kind in _FOR["format"] if kind in kinds for name in list_formats(kind)]
         if wanted.format not in formats:
             raise WrongFieldError(f"format must be one of {', '.join(formats)}")
+    if wanted.prompt is not None:
+        prompts = description.text.prompts if description.text else {}
+        if wanted.prompt not in prompts:
+            listed = (
+                "one of " + ", ".join(f'"{name}"' for name in prompts)
+                if prompts
+                else "left out, as this model has none"
+            )
+            raise UnknownPromptError(f"prompt must be {listed}")
     if "embedding" in kinds:
         _require_possible(description, wanted)
     return description._replace(outputs=tuple(_apply_to_output(output, wanted) for output in description.outputs))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -48,7 +49,7 @@ def render_spec(spec: ModelSpec, notes: Mapping[str, str] | None = None) -> str:
             writer.write_table(name, asdict(part))
     if spec.text:
         inside = {key: WITH_MODEL + path for key, path in (spec.text.inside,)} if spec.text.inside else {}
-        writer.write_table("text", asdict(spec.text) | inside)
+        writer.write_table("text", asdict(spec.text) | inside | {"prompts": dict(spec.text.prompts) or None})
     writer.write_tables("outputs", outputs)
     writer.write_table("tolerance", asdict(spec.tolerance), optional=True)
     writer.write_table("golden", {"samples": spec.samples}, optional=True)
@@ -147,11 +148,17 @@ def _format_value(value: Any, *, fraction: bool = False) -> str:
         return (_format_fraction(value) if fraction else None) or repr(value)
     if isinstance(value, int):
         return f"{value:_}" if abs(value) >= 100_000 else str(value)
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_format_key(key)} = {_format_value(text)}' for key, text in value.items())}}}"
     if (fraction and len(value) == 1) or (len(value) == 1 and isinstance(value[0], float)):
         return _format_value(value[0], fraction=fraction)
     items = [_format_value(item, fraction=fraction) for item in value]
     line = f"[{', '.join(items)}]"
     return line if len(line) < _WIDTH - 10 else "[\n" + "".join(f"    {item},\n" for item in items) + "]"
+
+
+def _format_key(name: str) -> str:
+    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else toml_string(name)
 
 
 def _format_fraction(value: float) -> str | None:

@@ -543,6 +543,14 @@ def _check_text(text: SpecTable, tables: SpecTables, form: Format | None) -> Non
     feeds = [name for key in ("ids", "mask", "types") if (name := text.values.get(key))]
     if len(set(feeds)) < len(feeds):
         text.note_mistake("ids", "is the same input as another; each of ids, mask and types must have its own")
+    prompts = [name for name, _ in text.get("prompts") or ()]
+    if (default := text.values.get("default_prompt")) and default not in prompts:
+        right = f"use {' or '.join(prompts)}" if prompts else "add prompts, a table of strings"
+        text.note_mistake("default_prompt", f'"{default}" is not one of prompts; {right}')
+    if prompts and any(output.get("kind") == "tokens" for output in tables.outputs):
+        text.note_mistake(
+            "prompts", 'kind = "tokens" answers where words stand in what was sent alone; delete this line'
+        )
 
 
 def _check_text_inside(text: SpecTable, model: SpecTable) -> None:

@@ -17,6 +17,7 @@ from builder.config.value_types import (
     ChoiceKind,
     IntegerKind,
     ListKind,
+    NamedTextsKind,
     NumberKind,
     PathKind,
     ScalarKind,
@@ -375,6 +376,10 @@ class TextSpec:
     """The input that takes the number of the part that each token is of: always 0."""
     pad: Annotated[int | None, IntegerKind(0, 2**31 - 1), Otherwise("what the tokenizer's file says, or 0")] = None
     """The id that fills up a shorter text."""
+    prompts: Annotated[tuple[tuple[str, str], ...], NamedTextsKind(example='{query = "query: "}')] = ()
+    """Strings that requests choose by name, each to be put in front of a text: the prompts of sentence-transformers."""
+    default_prompt: Annotated[str | None, Otherwise("none")] = None
+    """The name of the one that a text gets whose request names none."""
     inside: tuple[str, str] | None = None  # the key of the two that names a file of the model's source, and its path
     package: Path | None = None  # the folder of the ``tokenizers`` library here; the build finds it, not model.toml
 
@@ -382,6 +387,11 @@ class TextSpec:
     def file(self) -> Path | None:
         """The tokenizer's file: whichever of the two is set."""
         return self.tokenizer or self.vocabulary
+
+    @property
+    def opening(self) -> str:
+        """The prompt that is put in front of a text whose request names none."""
+        return dict(self.prompts).get(self.default_prompt or "", "")
 
     def with_file(self, path: Path) -> TextSpec:
         """Return the spec with the ``path`` of the file that is ``inside`` the model's source."""

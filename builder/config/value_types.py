@@ -201,6 +201,29 @@ class ScalarKind(ValueKind):
 
 
 @dataclass(frozen=True)
+class NamedTextsKind(ValueKind):
+    """A table of texts by name; its value is the pairs of both."""
+
+    example: str = ""
+    types: ClassVar = (dict,)
+
+    def _describe(self) -> str:
+        return f"a table of strings, like {self.example}"
+
+    def _find_problems(self, value: dict[str, Any]) -> Iterator[Problem]:
+        if not value:
+            yield (), f"is empty; must be {self.says}"
+        for name, text in value.items():
+            yield from StringKind().find_problems(name)
+            if not isinstance(text, str):
+                yield (), f"{escape_invisible(name)} is {describe_value(text)}; must be {self.says}"
+
+    def convert_value(self, value: dict[str, str]) -> tuple[tuple[str, str], ...]:
+        """Return it as pairs of a name and a text."""
+        return tuple(value.items())
+
+
+@dataclass(frozen=True)
 class ListKind(ValueKind):
     """A list of one kind, ``most`` at most; ``lone`` also takes a single value without brackets."""
 

@@ -150,6 +150,11 @@ def draft_spec(
         key = "tokenizer" if text.tokenizer else "vocabulary"
         inside = key, text.file.relative_to(unpacked).as_posix()
         text = replace(text, tokenizer=None, vocabulary=None, inside=inside)
+    if text and ports.facts and ports.facts.prompts:
+        text = replace(text, prompts=tuple(ports.facts.prompts.items()), default_prompt=ports.facts.default_prompt)
+        notes["text.prompts"] = (
+            'As the model\'s own files say. A request chooses one: {"text": "...", "prompt": "NAME"}.'
+        )
     feeds = () if audio else _draft_feeds(ports, form, image, notes)
     batches: tuple[int, ...] = ()
     if any(feed.columns for feed in ports.feeds):

@@ -125,7 +125,8 @@ class GraphFacts:
     it looks for NaN. ``answers``: what the model's files say of outputs. ``lengths``: of texts in tokens, for each of
     which the library should hold the model; the last is the longest that it takes. ``parameters``: the number of its
     weights, 0 where it was not asked for. ``audio``: the [audio] that the model's files ask for. ``image``: what they
-    say of images. ``padding``: the id that fills up texts.
+    say of images. ``padding``: the id that fills up texts. ``prompts``: strings to be put in front of texts, by name;
+    ``default_prompt``: the name of the usual one.
     """
 
     scalings: tuple[InputScaling, ...]
@@ -139,6 +140,8 @@ class GraphFacts:
     audio: AudioSpec | None = None
     image: ImageFacts | None = None
     padding: int | None = None
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt: str | None = None
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,7 @@ _OPTIONS = {
     "threshold": "The score that an object must have.",
     "dimensions": "How many numbers of an embedding are given, of its first ones.",
     "format": "How an embedding or a segmentation is written.",
+    "prompt": "The name of the prompt that is put in front of the texts.",
 }
 
 
@@ -194,6 +195,9 @@ def _describe_options(models: list[Description]) -> dict[str, Schema]:
         options["format"] = {"enum": list(dict.fromkeys(common))}
     if all(any(output.kind == "detection" for output in model.outputs) for model in models):
         options["threshold"] = NUMBER
+    prompts = [model.text.prompts if model.text else {} for model in models]
+    if common := [name for name in prompts[0] if all(name in names for names in prompts)]:
+        options["prompt"] = {"enum": common}
     return options
 
 
@@ -362,7 +366,7 @@ def _describe_openai(models: list[Description], limits: RequestLimits) -> Schema
         "model": {"enum": [model.name for model in models]},
         "encoding_format": {"enum": list(openai.FORMATS)},
         "user": TEXT,
-        **{name: schema for name, schema in _describe_options(models).items() if name == "dimensions"},
+        **{name: schema for name, schema in _describe_options(models).items() if name in ("dimensions", "prompt")},
     }
     vector = {"anyOf": [_make_open_list(_NULLABLE_NUMBER), TEXT]}
     answer = _make_object(

@@ -76,7 +76,11 @@ def _prepare_request(request: Request, context: RunContext) -> Request:
         return request
     began = time.perf_counter()
     description, encoders = context.describe_request(request), context.model.texts
-    arguments = request.texts, context.limits, context.count_seconds_left
+    assert description.text is not None
+    chosen = request.options.prompt
+    prompt = description.text.opening if chosen is None else description.text.prompts[chosen]
+    texts = tuple(prompt + text for text in request.texts) if prompt else request.texts
+    arguments = texts, context.limits, context.count_seconds_left
     tagged = any(output.kind == "tokens" for output in description.outputs)
     ids, located = encoders.locate_texts(*arguments) if tagged else (encoders.encode_texts(*arguments), ())
     # Each run has the shortest size for its texts, unless answers of different sizes could not be joined.

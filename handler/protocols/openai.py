@@ -1,7 +1,8 @@
 """OpenAI's embeddings API: ``POST /v1/embeddings``.
 
 https://platform.openai.com/docs/api-reference/embeddings. ``input`` is a text, a list of texts, or the token ids of one
-text or of several, which are used as they are. Errors have OpenAI's form.
+text or of several, which are used as they are. ``prompt``, which OpenAI has not, is as for ``/predict``. Errors have
+OpenAI's form.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ..typed import Any
 PATH = "/v1/embeddings"
 EXAMPLE = '{"model": "…", "input": "…"}'
 FORMATS = {"float": "float32", "base64": "base64"}
-KNOWN = ("input", "model", "dimensions", "encoding_format", "user")
+KNOWN = ("input", "model", "dimensions", "encoding_format", "user", "prompt")
 
 
 def handle_request(request: HttpRequest, server: Server, call: Invocation) -> HttpResponse:
@@ -59,7 +60,7 @@ def _parse_request(event: dict[str, Any], server: Server) -> Request:
     encoding = event.get("encoding_format", "float")
     if not isinstance(encoding, str) or encoding not in FORMATS:
         raise WrongFieldError(f'"encoding_format" must be one of {", ".join(FORMATS)}')
-    wanted = parse_options({"dimensions": event["dimensions"]} if event.get("dimensions") is not None else {})
+    wanted = parse_options({name: event[name] for name in ("dimensions", "prompt") if event.get(name) is not None})
     wanted = wanted._replace(format=FORMATS[encoding])
     description = server.find_description(name)
     if not is_embedding_model(description):

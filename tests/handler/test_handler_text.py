@@ -300,3 +300,45 @@ def test_every_body_that_is_described_is_one_that_is_taken(client: Client) -> No
     assert valid("/v1/models/sized:predict", {"instances": ["a"]})
     assert valid("/v1/models/sized:predict", {"inputs": {"input_ids": ["a"]}})
     assert not valid("/v1/models/sized:predict", {"inputs": {"input_ids": [""]}})
+
+
+@pytest.fixture(scope="module")
+def prompted(tmp_path_factory: pytest.TempPathFactory) -> Client:
+    return client_of(tmp_path_factory.mktemp("prompted"), prompts={"query": "not ", "plain": ""}, opening="very ")
+
+
+def test_a_request_names_a_prompt_or_gets_the_usual_one(prompted: Client) -> None:
+    for asked, pieces in (({}, ["very"]), ({"prompt": "query"}, ["not"]), ({"prompt": "plain"}, [])):
+        wanted = ids(*pieces, "film")
+        assert answers(prompted, {"text": "film"} | asked)[0]["_ids"][: len(wanted)] == wanted
+        assert [item["_ids"] for item in answers(prompted, {"texts": ["film", "film"]} | asked)] == [
+            wanted + [0] * (4 - len(wanted))
+        ] * 2
+        response = prompted.send("POST", "/predict", b"film", {"content-type": "text/plain"}, **asked)
+        assert json.loads(response.body)["predictions"][0]["_ids"][: len(wanted)] == wanted
+    tensor = {"name": "input_ids", "datatype": "BYTES", "shape": [1], "data": ["film"]}
+    assert prompted.post("/v2/models/sized/infer", {"inputs": [tensor]})[1]["outputs"][0]["data"] == ids("very", "film")
+    assert prompted.post("/v1/models/sized:predict", {"inputs": ["film"]})[1]["outputs"]["_ids"] == [
+        ids("very", "film")
+    ]
+
+
+def test_a_prompt_that_the_model_does_not_have_is_refused(client: Client, prompted: Client) -> None:
+    assert refused(prompted, {"text": "film", "prompt": "document"}) == (
+        422, "unknown_prompt", 'prompt must be one of "query", "plain"',
+    )  # fmt: skip
+    assert refused(client, {"text": "film", "prompt": "query"}) == (
+        422, "unknown_prompt", "prompt must be left out, as this model has none",
+    )  # fmt: skip
+    assert refused(prompted, {"text": "film", "prompt": 3})[:2] == (400, "wrong_field")
+
+
+def test_the_description_has_the_names_of_prompts(client: Client, prompted: Client) -> None:
+    def valid(client: Client, body: Any) -> bool:
+        document = client.get("/openapi.json")
+        schema = document["paths"]["/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        return bool(Draft202012Validator({**schema, "components": document["components"]}).is_valid(body))
+
+    assert valid(prompted, {"text": "a", "prompt": "query"})
+    assert not valid(prompted, {"text": "a", "prompt": "document"})
+    assert not valid(client, {"text": "a", "prompt": "query"})

@@ -24,9 +24,13 @@ from tests.support.vocabulary import ids
 PATH = "/v1/embeddings"
 
 
-def embedder(folder: Path, limits: RequestLimits = RequestLimits(characters=2_000, items=20)) -> Client:  # noqa: B008
+def embedder(
+    folder: Path,
+    limits: RequestLimits = RequestLimits(characters=2_000, items=20),  # noqa: B008
+    **text: Any,
+) -> Client:
     """The model whose embedding of a text are the ids of its tokens; and one that takes no text."""
-    description = abi_library.text_description()
+    description = abi_library.text_description(**text)
     description["outputs"] = [
         {"name": "vector", "fetch": "_ids", "kind": "embedding", "labels": [], "top_k": None, "format": "float32"}
     ]
@@ -168,6 +172,16 @@ def test_openapi_has_it_where_a_model_does(client: Client, tmp_path: Path) -> No
         assert list(body.iter_errors(wrong))
     alone = Client.of(tmp_path, abi_library.tensor_description())
     assert PATH not in alone.get("/openapi.json")["paths"]
+
+
+def test_texts_get_a_prompt_and_tokens_do_not(client: Client, tmp_path: Path) -> None:
+    prompted = embedder(tmp_path, prompts={"query": "not ", "document": "very "}, opening="very ")
+    assert vectors(prompted, input=["film", "bad"]) == [ids("very", "film"), ids("very", "bad")]
+    assert vectors(prompted, input="film", prompt="query") == [ids("not", "film")]
+    assert vectors(prompted, input=ids("film", "film")) == [ids("film", "film")]
+    for asked, wrong in ((prompted, "passage"), (client, "query")):
+        status, answer = asked.post(PATH, {"input": "film", "prompt": wrong})
+        assert (status, answer["error"]["code"]) == (422, "unknown_prompt")
 
 
 def test_other_requests_import_nothing_of_it(client: Client) -> None:

@@ -41,17 +41,18 @@ def build(model: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, sizes: str
     return Bundle.load(project.dist / "service").library
 
 
-def ask(library: Path, texts: list[str]) -> list[Any]:
-    (answer,) = served(library, {"texts": texts}).answers
+def ask(library: Path, texts: list[str], **more: Any) -> list[Any]:
+    (answer,) = served(library, {"texts": texts, **more}).answers
     assert "predictions" in answer, answer
     return [prediction["service"] for prediction in answer["predictions"]]
 
 
 def test_embeddings(folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    texts, wanted = json.loads((folders / "sentences" / "answers.json").read_text())
-    answers = ask(build(folders / "sentences", tmp_path, monkeypatch), texts)
-    cosines = (np.array(answers) * np.array(wanted)).sum(1)
-    assert cosines.min() > 1 - 1e-6
+    texts, (usual, queries) = json.loads((folders / "sentences" / "answers.json").read_text())
+    library = build(folders / "sentences", tmp_path, monkeypatch)
+    for wanted, prompt in ((usual, {}), (usual, {"prompt": "passage"}), (queries, {"prompt": "query"})):
+        cosines = (np.array(ask(library, texts, **prompt)) * np.array(wanted)).sum(1)
+        assert cosines.min() > 1 - 1e-6
 
 
 def test_classes_of_texts(folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +84,11 @@ def test_other_answers(folders: Path, name: str, lines: list[str], tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("headless", "has no weights for classifier.bias, classifier.weight"), ("pairs", "which takes pairs of texts")],
+    [
+        ("headless", "has no weights for classifier.bias, classifier.weight"),
+        ("instructor", "leaves out the prompt's tokens"),
+        ("pairs", "which takes pairs of texts"),
+    ],
 )
 def test_what_is_refused(folders: Path, name: str, said: str, tmp_path: Path, capsys: Any) -> None:
     command = ["init", str(folders / name), "--output", str(tmp_path / "model.toml")]

@@ -138,8 +138,11 @@ def sound_description(*, batch: int = 2, length: int = 8, hop: int = 4, rate: in
     return _describe("echo", batch, [feed], [fetch], image=None, audio=audio, outputs=[output])
 
 
-def text_description(*, batch: int = 2, lengths: tuple[int, ...] = (4, 8)) -> dict[str, Any]:
-    """A model that gives back the ids and the mask that it takes, int64 and int32 [batch, length]."""
+def text_description(*, batch: int = 2, lengths: tuple[int, ...] = (4, 8), **more: Any) -> dict[str, Any]:
+    """A model that gives back the ids and the mask that it takes, int64 and int32 [batch, length].
+
+    ``more``: further facts of its text.
+    """
     sizes = []
     for length in lengths:
         feeds = [_port("input_ids", "int64", batch, length), _port("attention_mask", "int32", batch, length)]
@@ -148,7 +151,7 @@ def text_description(*, batch: int = 2, lengths: tuple[int, ...] = (4, 8)) -> di
         {"name": port["name"], "fetch": port["name"], "kind": "raw", "labels": [], "top_k": None}
         for port in sizes[0]["fetches"]
     ]
-    text = {"ids": "input_ids", "mask": "attention_mask", "types": ""}
+    text = {"ids": "input_ids", "mask": "attention_mask", "types": "", **more}
     shapes = {"shapes": sizes} if len(sizes) > 1 else {}
     return _describe("sized", batch, **sizes[0], image=None, text=text, outputs=outputs, **shapes)
 

@@ -482,6 +482,11 @@ def specs(draw: st.DrawFn, folder: Path) -> ModelSpec:
             text = replace(text, tokenizer=None, vocabulary=None, inside=(key, "a/b.json"), sha256="0" * 64)
     heads = [fetch.visible for fetch in fetches] or draw(st.just([]) | unique(lines_of_text, 3))
     outputs = tuple(draw(outputs_of(head, text is not None)) for head in heads)
+    if text and not any(output.kind == "tokens" for output in outputs):
+        anything = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
+        prompts = draw(st.dictionaries(lines_of_text, anything, max_size=3))
+        default = draw(st.none() | st.sampled_from([*prompts])) if prompts else None
+        text = replace(text, prompts=tuple(prompts.items()), default_prompt=default)
     weights = draw(weights_of(folder, outputs, image))
     kinds, rounded = st.sampled_from(get_args(WeightType)), st.sampled_from(get_args(ActivationType))
     exceptions = st.builds(LayerSpec, lines_of_text, kinds) | st.builds(

@@ -131,7 +131,7 @@ def _compare_ids(spec: ModelSpec, model: FrameworkModel, cases: Mapping[str, Seq
     names = [port.name for port in model.ports.feeds]
     at = names.index(spec.text.with_feed_names(names).ids or "")
     for case, feeds in cases.items():
-        texts = list_texts(case, spec.batch)
+        texts = [spec.text.opening + text for text in list_texts(case, spec.batch)]
         expected = model.encode_texts(texts, feeds[at].shape[1])
         for text, own, published in zip(texts, feeds[at], expected, strict=True):
             if not np.array_equal(own, published):

@@ -7,6 +7,7 @@ PyTorch, then goes the way of a program that ``torch.export`` saved.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ def open_transformers(path: Path, trust: bool = False, signature: str | None = N
 def open_task(path: Path, trust: bool = False, signature: str | None = None) -> TaskModel:
     """Return the task of the model in the folder ``path``, as a module of PyTorch. See ``open_transformers``."""
     transformers.logging.set_verbosity_error()
+    logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
     transformers.logging.disable_progress_bar()
     config = _read_config(path)
     if list_towers(config):

@@ -67,9 +67,18 @@ def read_embedder(path: Path, trust: bool) -> TaskModel:
         ).eval()
     except Exception as error:  # Its modules may be of any kind.
         raise ImportModelError(f"{path.name}: sentence-transformers cannot load it: {describe_error(error)}") from error
+    if not all(getattr(module, "include_prompt", True) for module in model):
+        raise ImportModelError(
+            f"{path.name}: its pooling leaves out the prompt's tokens (include_prompt is false, as in INSTRUCTOR "
+            f"models), which is not supported. {HOW_TO_EXPORT}."
+        )
     longest = model.max_seq_length or LENGTHS[-1]
-    facts = {"embedding": AnswerFacts("embedding")}
-    return make_text_task(_Embedder(model), model.tokenizer, words, longest, facts)
+    task = make_text_task(_Embedder(model), model.tokenizer, words, longest, {"embedding": AnswerFacts("embedding")})
+    if not any(model.prompts.values()):  # Without its own, the library has empty ones.
+        return task
+    return replace(
+        task, facts=replace(task.facts, prompts=dict(model.prompts), default_prompt=model.default_prompt_name)
+    )
 
 
 def read_classifier(path: Path, trust: bool) -> TaskModel:

@@ -119,7 +119,7 @@ def _choose_passages(number: int, count: int) -> list[str]:
 
 
 def make_text_feeds(texts: Sequence[str], text: TextSpec, feeds: Sequence[TensorSpec]) -> dict[str, Array]:
-    """Return the feeds of ``texts``, by name, as the function makes them, truncated if they are too long."""
+    """Return the feeds of ``texts``, by name, as the function makes them, with its usual prompt, and cut off."""
     from builder.importers.text import make_encoder
 
     names = text.with_feed_names([feed.name for feed in feeds])
@@ -129,7 +129,7 @@ def make_text_feeds(texts: Sequence[str], text: TextSpec, feeds: Sequence[Tensor
     arrays: dict[str, Array] = {names.ids or "": np.full((len(texts), ids.shape[1]), encode.pad, ids.dtype)}
     mask = np.zeros((len(texts), ids.shape[1]), ids.dtype)
     for row, passage in enumerate(texts):
-        tokens = encode.encoder.encode_text(passage, encode.longest).ids
+        tokens = encode.encoder.encode_text(text.opening + passage, encode.longest).ids
         arrays[names.ids or ""][row, : len(tokens)] = tokens
         mask[row, : len(tokens)] = 1
     if names.mask:

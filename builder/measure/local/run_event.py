@@ -225,8 +225,12 @@ def format_try_command(models: Sequence[str], described: Mapping[str, Any], fold
 def _list_tensor_feeds(described: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the feeds of a model.json that take tensors: all but those of images, text and strings."""
     used = {feed for text in described.get("strings", []) for feed in text["feeds"]}
-    used |= {described["image"]["feed"]} if described["image"] else {*(described.get("text") or {}).values()}
+    used |= {described["image"]["feed"]} if described["image"] else _list_text_feeds(described)
     return [feed for feed in described["feeds"] if feed["name"] not in used]
+
+
+def _list_text_feeds(described: Mapping[str, Any]) -> set[str]:
+    return {name for key, name in (described.get("text") or {}).items() if key in ("ids", "mask", "types")}
 
 
 _SHOWN_COLUMNS = 4

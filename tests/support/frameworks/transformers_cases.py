@@ -79,6 +79,7 @@ TASKS = {
     "entities": transformers.AutoModelForTokenClassification,
 }
 LABELS = {"classes": ["sad", "so-so", "glad"], "entities": ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]}
+PROMPTS = {"query": "How do I find: ", "passage": "passage\n"}
 
 
 def make_tokenizer(kind: str, first_pad: bool) -> Any:
@@ -108,6 +109,7 @@ def make_tokenizer(kind: str, first_pad: bool) -> Any:
 
 def write_folder(folder: Path, encoder: str, task: str, **settings: Any) -> None:
     """Write a model of random weights, with its tokenizer; an embedding's with sentence-transformers' modules."""
+    include_prompt = settings.pop("include_prompt", True)
     kind, sizes = ENCODERS[encoder]
     tokenizer = make_tokenizer(kind, first_pad=encoder not in ("roberta", "xlm-roberta", "camembert", "mpnet"))
     ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("cls", "sep", "pad")}
@@ -123,13 +125,18 @@ def write_folder(folder: Path, encoder: str, task: str, **settings: Any) -> None
             modules.Transformer(str(folder)),
             modules.Pooling(model.config.hidden_size, "cls" if encoder == "roberta" else "mean"),
         ]
-        SentenceTransformer(modules=[*parts, modules.Normalize()], device="cpu").save(str(folder))
+        parts[1].include_prompt = include_prompt
+        whole = [*parts, modules.Normalize()]
+        SentenceTransformer(modules=whole, device="cpu", prompts=PROMPTS, default_prompt_name="passage").save(
+            str(folder)
+        )
 
 
 def ask_published(folder: Path, task: str) -> Any:
     """Return the answers of the libraries' own pipelines to TEXTS."""
     if task == "embedding":
-        return SentenceTransformer(str(folder), device="cpu").encode(list(TEXTS)).tolist()
+        model = SentenceTransformer(str(folder), device="cpu")
+        return [model.encode(list(TEXTS), prompt_name=name).tolist() for name in (None, "query")]
     name, options = {
         "classes": ("text-classification", {"top_k": None, "truncation": True}),
         "entities": ("token-classification", {"aggregation_strategy": "first"}),
@@ -167,6 +174,7 @@ def main(folder: Path) -> None:
     write_folder(folder / "many", "distilbert", "classes", problem_type="multi_label_classification")
     write_folder(folder / "number", "bert", "classes", problem_type="regression", labels=["value"])
     write_folder(folder / "pairs", "bert", "classes", labels=["score"], sentence_transformers={"version": "5"})
+    write_folder(folder / "instructor", "bert", "embedding", include_prompt=False)
     write_folder(folder / "headless", "bert", "embedding")
     config = json.loads((folder / "headless" / "config.json").read_text())
     config["architectures"] = ["BertForTokenClassification"]

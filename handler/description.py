@@ -98,7 +98,8 @@ class TextInput(NamedTuple):
     """The feeds that take text, each [batch, length]: token ids, a mask that is 1 for each token, and segment types.
 
     ``mask`` and ``types`` are empty where the model has no such feed. ``prompts``: the strings of which a request may
-    name one to be put in front of its texts; ``opening``: the one for a request that names none.
+    name one to be put in front of its texts; ``opening``: the one for a request that names none. ``pairs``: whether it
+    takes pairs of texts.
     """
 
     ids: str
@@ -106,6 +107,7 @@ class TextInput(NamedTuple):
     types: str = ""
     prompts: Mapping[str, str] = MappingProxyType({})
     opening: str = ""
+    pairs: bool = False
 
     @property
     def feeds(self) -> tuple[str, ...]:
@@ -256,6 +258,11 @@ class Description(NamedTuple):
     @property
     def text_alone(self) -> bool:
         """True if the model takes a text and nothing else."""
+        return self.texts_alone and not (self.text and self.text.pairs)
+
+    @property
+    def texts_alone(self) -> bool:
+        """True if the model takes a text or a pair of texts, and nothing else."""
         return bool(self.text_input) or (self.text is not None and len(self.text.feeds) == len(self.feeds))
 
     @property

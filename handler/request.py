@@ -53,7 +53,8 @@ class Request(NamedTuple):
     window of a recording that ``inputs`` now hold; ``seconds``: the time of each step so far; ``image_sizes``: the
     upright sizes of the images that ``inputs`` now hold. ``options``: the wanted form of the answer. ``strings``:
     the strings of each input, UTF-8, row-major; they or ``texts`` become ``rows``: the raw bytes of the feeds for each
-    item, which may still need padding. ``located``: the places of each text's tokens, if an output is about them.
+    item, which may still need padding. ``pairs``: the second text of each pair whose first is one of ``texts``.
+    ``located``: the places of each text's tokens, if an output is about them.
     """
 
     images: tuple[File | Reference, ...]
@@ -64,6 +65,7 @@ class Request(NamedTuple):
     signature: str = ""
     recording: File | Reference | None = None
     texts: tuple[str, ...] = ()
+    pairs: tuple[str, ...] = ()
     located: tuple[LocatedText, ...] = ()
     strings: Mapping[str, tuple[bytes, ...]] = MappingProxyType({})
     rows: tuple[Mapping[str, bytes], ...] = ()
@@ -154,7 +156,7 @@ def require_same_run(found: tuple[str, ...], where: str, description: Descriptio
 
     Raises TooManyImagesError.
     """
-    if len(found) > description.batch and not (description.text_alone and description.batched):
+    if len(found) > description.batch and not (description.texts_alone and description.batched):
         raise TooManyImagesError(f"{where} has {len(found)}; this model takes at most {description.batch} at a time")
     return found
 

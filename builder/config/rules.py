@@ -547,10 +547,9 @@ def _check_text(text: SpecTable, tables: SpecTables, form: Format | None) -> Non
     if (default := text.values.get("default_prompt")) and default not in prompts:
         right = f"use {' or '.join(prompts)}" if prompts else "add prompts, a table of strings"
         text.note_mistake("default_prompt", f'"{default}" is not one of prompts; {right}')
-    if prompts and any(output.get("kind") == "tokens" for output in tables.outputs):
-        text.note_mistake(
-            "prompts", 'kind = "tokens" answers where words stand in what was sent alone; delete this line'
-        )
+    for key in sorted({"prompts", "pairs"} & text.present):
+        if text.values.get(key) and any(output.get("kind") == "tokens" for output in tables.outputs):
+            text.note_mistake(key, 'kind = "tokens" answers where words stand in one text as sent; delete this line')
 
 
 def _check_text_inside(text: SpecTable, model: SpecTable) -> None:

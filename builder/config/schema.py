@@ -373,9 +373,11 @@ class TextSpec:
     mask: Annotated[str | None, Otherwise("`attention_mask`, if there is one")] = None
     """The input that takes 1 for each token, and 0 behind the text."""
     types: Annotated[str | None, Otherwise("`token_type_ids`, if there is one")] = None
-    """The input that takes the number of the part that each token is of: always 0."""
+    """The input that takes the number of the part that each token is of: 0, or 1 in the second text of a pair."""
     pad: Annotated[int | None, IntegerKind(0, 2**31 - 1), Otherwise("what the tokenizer's file says, or 0")] = None
     """The id that fills up a shorter text."""
+    pairs: bool = False
+    """Whether the model takes pairs of texts: a question and a passage, or two sentences."""
     prompts: Annotated[tuple[tuple[str, str], ...], NamedTextsKind(example='{query = "query: "}')] = ()
     """Strings that requests choose by name, each to be put in front of a text: the prompts of sentence-transformers."""
     default_prompt: Annotated[str | None, Otherwise("none")] = None

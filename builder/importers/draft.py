@@ -155,6 +155,11 @@ def draft_spec(
         notes["text.prompts"] = (
             'As the model\'s own files say. A request chooses one: {"text": "...", "prompt": "NAME"}.'
         )
+    if text and ports.facts and ports.facts.pairs:
+        text = replace(text, pairs=True)
+        notes["text.pairs"] = (
+            'Requests are like {"text": "...", "text_pair": "..."}. Delete the line if it takes one text.'
+        )
     feeds = () if audio else _draft_feeds(ports, form, image, notes)
     batches: tuple[int, ...] = ()
     if any(feed.columns for feed in ports.feeds):

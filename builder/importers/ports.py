@@ -126,7 +126,7 @@ class GraphFacts:
     which the library should hold the model; the last is the longest that it takes. ``parameters``: the number of its
     weights, 0 where it was not asked for. ``audio``: the [audio] that the model's files ask for. ``image``: what they
     say of images. ``padding``: the id that fills up texts. ``prompts``: strings to be put in front of texts, by name;
-    ``default_prompt``: the name of the usual one.
+    ``default_prompt``: the name of the usual one. ``pairs``: whether it takes pairs of texts.
     """
 
     scalings: tuple[InputScaling, ...]
@@ -142,6 +142,7 @@ class GraphFacts:
     padding: int | None = None
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt: str | None = None
+    pairs: bool = False
 
 
 @dataclass(frozen=True)

@@ -248,10 +248,10 @@ def _predict_bodies(model: Description, named: Schema, limits: RequestLimits) ->
         most = kind.most_elements(limits) if in_runs else min(kind.most_elements(limits), model.batch)
         one_schema = _describe_row(model) if "row" in kind.keys else kind.make_schema(limits)
         several = _make_list(one_schema, most)
-        bodies += [
-            _make_closed_object(**{key: several if key.endswith("s") else one_schema}, **rest, **named)
-            for key in kind.keys
-        ]
+        for key in kind.keys:
+            for companion in kind.companions.get(key, ("",)):
+                fields = {name: several if name.endswith("s") else one_schema for name in (key, companion) if name}
+                bodies.append(_make_closed_object(**fields, **rest, **named))
     return [body | {"properties": body["properties"] | optional} for body in bodies]
 
 

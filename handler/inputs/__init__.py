@@ -6,8 +6,9 @@ protocol, and its conversion to tensors before the model runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from types import MappingProxyType
 
 from ..budget import RequestLimits
 from ..deadline import seconds_left
@@ -61,6 +62,7 @@ class InputKind(NamedTuple):
 
     example: str = ""  # a request that holds this kind, for messages
     keys: tuple[str, ...] = ()  # the fields of a request to /predict that hold this kind
+    companions: Mapping[str, tuple[str, ...]] = MappingProxyType({})  # fields, of which one must stand beside a key
     replaces: tuple[str, ...] = ()  # the inputs of which a request with this kind holds no tensors
     element_input: str = ""  # the input that other protocols replace by a list of this kind's elements
     media_types: tuple[str, ...] = ()  # of a body that is a file of this kind; one that ends with a slash is a prefix

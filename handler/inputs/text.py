@@ -23,9 +23,12 @@ TEXTS = InputKind(
 
 
 def make_kind(description: Description) -> InputKind:
-    """Return the kind of ``{"text": …}`` and ``{"texts": […]}``; in other protocols strings and BYTES for the ids."""
+    """Return the kind of ``{"text": …}`` and ``{"texts": […]}``; in other protocols strings and BYTES for the ids.
+
+    Pairs have a second text in ``text_pair`` or ``text_pairs``, and other protocols have none.
+    """
     assert description.text is not None
-    return TEXTS._replace(
+    kind = TEXTS._replace(
         replaces=description.text.feeds,
         element_input=description.text.ids,
         stands_alone=description.text_alone,
@@ -36,6 +39,14 @@ def make_kind(description: Description) -> InputKind:
         prepare_request=_prepare_request,
         measure_lengths=lambda request, _: measure_rows(request),
         fill_inputs=_fill_inputs,
+    )
+    if not description.text.pairs:
+        return kind
+    return kind._replace(
+        companions={"text": ("text_pair", "text_pairs"), "texts": ("text_pairs",)},
+        media_types=(),
+        element_input="",
+        read_event=_read_pairs,
     )
 
 
@@ -50,14 +61,34 @@ def read_texts(event: dict[str, Any], limits: RequestLimits) -> tuple[str, ...]:
     """Return the text or texts of an event that has either. Raises HandlerError."""
     if "text" in event:
         return (check_text(event["text"], '"text"', limits),)
-    values = event["texts"]
+    return _read_list(event, "texts", "text", limits)
+
+
+def _read_list(event: dict[str, Any], key: str, alone: str, limits: RequestLimits) -> tuple[str, ...]:
+    values = event[key]
     if not isinstance(values, list):
-        raise WrongTypeError('"texts" must be a list of strings; a single text goes into "text"')
-    return check_texts(values, '"texts"', limits)
+        raise WrongTypeError(f'"{key}" must be a list of strings; a single text goes into "{alone}"')
+    return check_texts(values, f'"{key}"', limits)
 
 
 def _read_event(event: dict[str, Any], description: Description, limits: RequestLimits) -> dict[str, Any]:
     return {"texts": require_same_run(read_texts(event, limits), '"texts"', description)}
+
+
+def _read_pairs(event: dict[str, Any], description: Description, limits: RequestLimits) -> dict[str, Any]:
+    """Read pairs of texts; a single text is the first of all of them."""
+    first = "texts" if "texts" in event else "text"
+    if ("text_pair" in event) == ("text_pairs" in event):
+        raise WrongFieldError(f'this model takes pairs of texts; send "text_pair" or "text_pairs" beside "{first}"')
+    texts = read_texts(event, limits)
+    if "text_pair" in event:
+        pairs: tuple[str, ...] = (check_text(event["text_pair"], '"text_pair"', limits),)
+    else:
+        pairs = _read_list(event, "text_pairs", "text_pair", limits)
+    texts *= len(pairs) if first == "text" else 1
+    if len(texts) != len(pairs):
+        raise WrongFieldError(f'"texts" has {len(texts)} and "text_pairs" has {len(pairs)}; send as many of both')
+    return {"texts": texts, "pairs": require_same_run(pairs, '"text_pairs"', description)}
 
 
 def _read_elements(values: Sequence[Any], description: Description, limits: RequestLimits) -> dict[str, Any]:
@@ -80,11 +111,12 @@ def _prepare_request(request: Request, context: RunContext) -> Request:
     chosen = request.options.prompt
     prompt = description.text.opening if chosen is None else description.text.prompts[chosen]
     texts = tuple(prompt + text for text in request.texts) if prompt else request.texts
-    arguments = texts, context.limits, context.count_seconds_left
+    items = tuple(zip(texts, request.pairs, strict=True)) if request.pairs else tuple((text,) for text in texts)
+    arguments = items, context.limits, context.count_seconds_left
     tagged = any(output.kind == "tokens" for output in description.outputs)
-    ids, located = encoders.locate_texts(*arguments) if tagged else (encoders.encode_texts(*arguments), ())
+    found, located = encoders.locate_texts(*arguments) if tagged else (encoders.encode_texts(*arguments), ())
     # Each run has the shortest size for its texts, unless answers of different sizes could not be joined.
-    rows, size = pack_tokens(ids, description), request.size
+    rows, size = pack_tokens([one.ids for one in found], description, [one.types for one in found]), request.size
     if not description.has_fixed_outputs:
         size = choose_row_size(rows, list_size_ports(description))
     return request._replace(rows=rows, located=located, size=size, seconds={"decode": time.perf_counter() - began})

@@ -7,6 +7,9 @@
     {"audio": "<base64>"}                      a recording, in the same forms; answered window by window
     {"text": "…"}                              a text
     {"texts": ["…", …]}                        several; answered in the same order
+    {"text": "…", "text_pair": "…"}            a pair of texts, for a model of these
+    {"text": "…", "text_pairs": ["…", …]}      one text with each of several
+    {"texts": ["…", …], "text_pairs": […]}     several pairs
     {"row": {"<column>": 3, …}}                a row of a table, for a model of one
     {"rows": [{…}, […], …]}                    several, also in the order of the columns
     {"inputs": {"<feed>": [[…], …]}}           tensors, for models that take no image; nested, with any number of
@@ -188,7 +191,8 @@ def parse_event(
     description = description.select_signature(_read_name(event, "signature") or "")
     taken_kinds = load_kinds(description)
     keys = tuple(dict.fromkeys(key for kind in taken_kinds for key in kind.keys))
-    unknown = [key for key in event if key not in (*keys, "inputs", "model", "signature", *NAMES)]
+    beside = [name for kind in taken_kinds for key, names in kind.companions.items() if key in event for name in names]
+    unknown = [key for key in event if key not in (*keys, *beside, "inputs", "model", "signature", *NAMES)]
     if unknown or event.keys().isdisjoint((*keys, "inputs")):
         listed = " or ".join(f'"{key}"' for key in keys)
         expected = f"send {listed}" if keys else 'this model takes no image; send "inputs"'

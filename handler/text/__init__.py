@@ -23,10 +23,14 @@ KINDS = ("wordpiece", "subwords")
 
 
 class Encoding(NamedTuple):
-    """The ids of a text's tokens, special ones included. ``whole``: whether nothing of the text was cut off."""
+    """The ids of the tokens of a text or a pair, special ones included.
+
+    ``whole``: whether nothing was cut off. ``types``: for a pair, 0 or 1 for each token: the text that it is of.
+    """
 
     ids: list[int]
     whole: bool
+    types: Sequence[int] = ()
 
 
 class TokenPlace(NamedTuple):
@@ -59,6 +63,10 @@ class TextEncoder(Protocol):
         """Return at most ``longest`` ids of ``text``, which contains no lone surrogates."""
         ...
 
+    def encode_pair(self, first: str, second: str, longest: int) -> Encoding:
+        """Return at most ``longest`` ids of a pair, whose longer text is cut off first."""
+        ...
+
     def locate_tokens(self, text: str, longest: int) -> tuple[Encoding, list[TokenPlace]]:
         """Return the encoding of ``encode_text``, and the place of each token."""
         ...
@@ -75,46 +83,51 @@ class TextTokenizer(NamedTuple):
     truncate: bool
     pad: int
 
+    def encode_item(self, item: tuple[str, ...]) -> Encoding:
+        """Return the ids of a text or of a pair of texts, whether or not they were cut off."""
+        if len(item) == 1:
+            return self.encoder.encode_text(item[0], self.longest)
+        return self.encoder.encode_pair(item[0], item[1], self.longest)
+
     def encode_texts(
-        self, texts: Sequence[str], limits: RequestLimits, seconds_left: Callable[[], float]
-    ) -> tuple[list[int], ...]:
-        """Return the ids of each text. Raises TooLargeError, TextTooLongError, OutOfTimeError."""
-        return tuple(
-            encoding.ids for encoding in self._encode_each(self.encoder.encode_text, texts, limits, seconds_left)
-        )
+        self, items: Sequence[tuple[str, ...]], limits: RequestLimits, seconds_left: Callable[[], float]
+    ) -> tuple[Encoding, ...]:
+        """Return the ids of each text or pair. Raises TooLargeError, TextTooLongError, OutOfTimeError."""
+        return tuple(self._encode_each(self.encode_item, items, limits, seconds_left))
 
     def locate_texts(
-        self, texts: Sequence[str], limits: RequestLimits, seconds_left: Callable[[], float]
-    ) -> tuple[tuple[list[int], ...], tuple[LocatedText, ...]]:
+        self, items: Sequence[tuple[str, ...]], limits: RequestLimits, seconds_left: Callable[[], float]
+    ) -> tuple[tuple[Encoding, ...], tuple[LocatedText, ...]]:
         """Return the ids of each text, and its tokens' places. Raises as ``encode_texts``, and OverBudgetError."""
-        limits.require_memory(LOCATED_TOKEN * sum(min(4 * len(text) + 2, self.longest) for text in texts))
-        places: list[list[TokenPlace]] = []
+        limits.require_memory(LOCATED_TOKEN * sum(min(4 * len(text) + 2, self.longest) for (text,) in items))
+        located: list[LocatedText] = []
 
-        def encode_and_locate(text: str, longest: int) -> Encoding:
-            encoding, token_places = self.encoder.locate_tokens(text, longest)
-            places.append(token_places)
+        def encode_and_locate(item: tuple[str, ...]) -> Encoding:
+            (text,) = item
+            encoding, places = self.encoder.locate_tokens(text, self.longest)
+            located.append(LocatedText(text, places))
             return encoding
 
-        ids = tuple(encoding.ids for encoding in self._encode_each(encode_and_locate, texts, limits, seconds_left))
-        return ids, tuple(map(LocatedText, texts, places))
+        return tuple(self._encode_each(encode_and_locate, items, limits, seconds_left)), tuple(located)
 
     def _encode_each(
         self,
-        encode: Callable[[str, int], Encoding],
-        texts: Sequence[str],
+        encode: Callable[[tuple[str, ...]], Encoding],
+        items: Sequence[tuple[str, ...]],
         limits: RequestLimits,
         seconds_left: Callable[[], float],
     ) -> Iterator[Encoding]:
         most = limits.characters // self.encoder.share
-        if max(map(len, texts)) > most or sum(map(len, texts)) > most * TEXTS_TOGETHER:
+        lengths = [len(text) for item in items for text in item]
+        if max(lengths) > most or sum(lengths) > most * TEXTS_TOGETHER:
             raise TooLargeError(
                 f"at most {most:,} characters are allowed in a text, and {TEXTS_TOGETHER} times as many in all"
             )
-        for number, text in enumerate(texts):
+        for number, item in enumerate(items):
             require_time(seconds_left)
-            encoding = encode(text, self.longest)
+            encoding = encode(item)
             if not (encoding.whole or self.truncate):
-                which = f"text {number + 1}" if len(texts) > 1 else "the text"
+                which = f"text {number + 1}" if len(items) > 1 else "the text"
                 raise TextTooLongError(f"{which} has more than the {self.longest:,} tokens that the model takes")
             yield encoding
 

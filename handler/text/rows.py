@@ -17,17 +17,19 @@ if TYPE_CHECKING:
 Row = Mapping[str, bytes]
 
 
-def pack_tokens(ids: Sequence[Sequence[int]], description: Description) -> tuple[Row, ...]:
-    """Return a row for the token ids of each text: these, a mask of 1, and types of 0, where the model has them."""
+def pack_tokens(
+    ids: Sequence[Sequence[int]], description: Description, types: Sequence[Sequence[int]] = ()
+) -> tuple[Row, ...]:
+    """Return a row for the token ids of each item: these, a mask of 1, and ``types`` or 0, where the model has them."""
     text = description.text
     assert text is not None
     formats = {port.name: port.format for port in description.feeds}
 
-    def pack_row(row: Sequence[int]) -> Row:
-        values = {text.ids: row, text.mask: [1] * len(row), text.types: [0] * len(row)}
+    def pack_row(row: Sequence[int], own: Sequence[int]) -> Row:
+        values = {text.ids: row, text.mask: [1] * len(row), text.types: own or [0] * len(row)}
         return {feed: struct.pack(f"<{len(row)}{formats[feed]}", *values[feed]) for feed in text.feeds}
 
-    return tuple(map(pack_row, ids))
+    return tuple(map(pack_row, ids, types or [()] * len(ids)))
 
 
 def list_size_ports(description: Description) -> list[dict[str, Port]]:

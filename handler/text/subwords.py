@@ -32,6 +32,11 @@ class Subwords(NamedTuple):
         output = self._run_tokenizer(text, longest)
         return Encoding(output.ids, not output.overflowing)
 
+    def encode_pair(self, first: str, second: str, longest: int) -> Encoding:
+        """Return at most ``longest`` ids of a pair, whose longer text is cut off first. Raises UnfitTextError."""
+        output = self._run_tokenizer(first, longest, second)
+        return Encoding(output.ids, not output.overflowing, output.type_ids)
+
     def locate_tokens(self, text: str, longest: int) -> tuple[Encoding, list[TokenPlace]]:
         """Return the encoding of ``encode_text``, and the place of each token."""
         output = self._run_tokenizer(text, longest)
@@ -40,12 +45,12 @@ class Subwords(NamedTuple):
         ]
         return Encoding(output.ids, not output.overflowing), places
 
-    def _run_tokenizer(self, text: str, longest: int) -> Any:
-        require_comparisons([text], self.cost, self.slope, f"the tokenizer's pattern {self.slowest}")
+    def _run_tokenizer(self, text: str, longest: int, second: str | None = None) -> Any:
+        require_comparisons([text, second or ""], self.cost, self.slope, f"the tokenizer's pattern {self.slowest}")
         self.tokenizer.enable_truncation(longest)
         try:
             with library_errors():
-                return self.tokenizer.encode(text)
+                return self.tokenizer.encode(text, second)
         except MemoryError:
             raise
         except Exception as error:  # the package raises no class of its own

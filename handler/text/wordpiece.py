@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from ..named_tuples import NamedTuple
 from ..typed import Any
@@ -31,6 +31,7 @@ class WordPiece(NamedTuple):
     pattern: re.Pattern[str] | None  # of the special tokens
     before: list[int]  # the ids before and after every text
     after: list[int]
+    pair: list[list[int]]  # the ids before, between and after the texts of a pair
     unknown: int
     prefix: str  # of a piece that continues a word
     most: int
@@ -46,6 +47,20 @@ class WordPiece(NamedTuple):
             if len(tokens) > room:
                 break
         return Encoding([*self.before, *tokens[:room], *self.after], len(tokens) <= room)
+
+    def encode_pair(self, first: str, second: str, longest: int) -> Encoding:
+        """Return at most ``longest`` ids of a pair, whose longer text is cut off first."""
+        before, between, after = self.pair
+        room = longest - sum(map(len, self.pair))
+        one, two = ([*chain.from_iterable(self._iterate_ids(text))] for text in (first, second))
+        whole = len(one) + len(two) <= room
+        if not whole:
+            least = min(len(one), len(two), room // 2)
+            most = room - least
+            one, two = (one[:most], two[:least]) if len(one) > len(two) else (one[:least], two[:most])
+        ids = [*before, *one, *between, *two, *after]
+        second_part = len(two) + len(after)
+        return Encoding(ids, whole, [0] * (len(ids) - second_part) + [1] * second_part)
 
     def locate_tokens(self, text: str, longest: int) -> tuple[Encoding, list[TokenPlace]]:
         """Return the encoding of ``encode_text``, and the place of each token."""
@@ -177,6 +192,7 @@ def read_encoder(options: dict[str, Any], data: bytes, folder: str) -> WordPiece
         pattern=re.compile("|".join(map(re.escape, names))) if names else None,
         before=options["before"],
         after=options["after"],
+        pair=options["pair"],
         unknown=options["unknown"],
         prefix=options["prefix"],
         most=options["most"],

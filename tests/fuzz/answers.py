@@ -40,7 +40,7 @@ def look(data: bytes, texts: Any, limits: RequestLimits) -> int:
     sizes = [(width, height)] if how & 64 and description.image else []
     located: Sequence[LocatedText] = ()
     if description.text and how & 64:
-        _, located = texts.locate_texts([data[HEAD:].decode(errors="replace") or " "], limits, lambda: 10.0)
+        _, located = texts.locate_texts([(data[HEAD:].decode(errors="replace") or " ",)], limits, lambda: 10.0)
     answers = make_predictions(description, fetches, 1, sizes, located)
     told = json.dumps(answers, allow_nan=False)
     assert compute_min_predictions_length(description, 1) <= len(told)

@@ -149,10 +149,11 @@ def text(data: bytes) -> Spent:
 
     def encode() -> None:
         with suppress(HandlerError):
-            (ids,) = encoder.encode_texts([decode_text(data[1:], "it", limits)], limits, lambda: 10.0)
-            assert 2 <= len(ids) <= encoder.longest
-            again, (located,) = encoder.locate_texts([decode_text(data[1:], "it", limits)], limits, lambda: 10.0)
-            assert (again, len(located.places)) == ((ids,), len(ids))
+            items = [(decode_text(data[1:], "it", limits),)]
+            (found,) = encoder.encode_texts(items, limits, lambda: 10.0)
+            assert 2 <= len(found.ids) <= encoder.longest
+            again, (located,) = encoder.locate_texts(items, limits, lambda: 10.0)
+            assert (again, len(located.places)) == ((found,), len(found.ids))
             end = 0
             for word in words_in(located):
                 assert end <= word.start < word.end <= len(located.text)

@@ -238,9 +238,10 @@ def test_places_go_with_the_ids_and_are_in_the_text(texts: TextTokenizer, text: 
 
 def test_tokens_are_paid_for_in_memory(texts: TextTokenizer) -> None:
     limits = RequestLimits(memory=100_000)
-    assert texts.locate_texts(["a"] * 10, limits, lambda: 1.0)[0] == texts.encode_texts(["a"] * 10, limits, lambda: 1.0)
+    items = [("a",)] * 10
+    assert texts.locate_texts(items, limits, lambda: 1.0)[0] == texts.encode_texts(items, limits, lambda: 1.0)
     with pytest.raises(OverBudgetError):
-        texts.locate_texts(["a " * 10] * 100, limits, lambda: 1.0)
+        texts.locate_texts([("a " * 10,)] * 100, limits, lambda: 1.0)
 
 
 def test_an_answer_of_long_words_is_measured() -> None:

@@ -25,7 +25,7 @@ LIMITS = RequestLimits(characters=2_000, items=20)
 
 def client_of(folder: Path, truncate: bool = True, **options: Any) -> Client:
     library = abi_library.build(folder, abi_library.text_description(**options))
-    vocabulary.write_prepared(folder, truncate=truncate)
+    vocabulary.write_prepared(folder, truncate=truncate, pairs=options.get("pairs", False))
     model = Model(str(library))
     return Client(Server({model.description.name: model}, LIMITS))
 
@@ -342,3 +342,104 @@ def test_the_description_has_the_names_of_prompts(client: Client, prompted: Clie
     assert valid(prompted, {"text": "a", "prompt": "query"})
     assert not valid(prompted, {"text": "a", "prompt": "document"})
     assert not valid(client, {"text": "a", "prompt": "query"})
+
+
+@pytest.fixture(scope="module")
+def paired(tmp_path_factory: pytest.TempPathFactory) -> Client:
+    """A model of pairs, which gives back the ids and the types of their tokens."""
+    folder = tmp_path_factory.mktemp("paired")
+    return client_of(folder, pairs=True, mask="", types="attention_mask", opening="very ", prompts={"query": "not "})
+
+
+def joined(first: list[int], second: list[int], size: int) -> dict[str, list[int]]:
+    """The answer to a pair of texts with these ids, of ``size`` tokens."""
+    fill = [0] * (size - len(first) - len(second) + 1)
+    return {"_ids": [*first, *second[1:], *fill], "mask": [0] * len(first) + [1] * (len(second) - 1) + fill}
+
+
+def test_pairs_of_texts(paired: Client) -> None:
+    film = ids("very", "film")
+    bad, good = joined(film, ids("bad"), 8), joined(film, ids("good", "!"), 8)
+    assert answers(paired, {"text": "film", "text_pair": "bad"}) == [bad]
+    assert answers(paired, {"text": "film", "text_pairs": ["bad", "good!", "bad"]}) == [bad, good, bad]
+    two = {"texts": ["film", "bad"], "text_pairs": ["good!", "bad"]}
+    assert answers(paired, two) == [good, joined(ids("very", "bad"), ids("bad"), 8)]
+    asked = {"text": "film", "text_pair": "bad", "prompt": "query"}
+    assert answers(paired, asked) == [joined(ids("not", "film"), ids("bad"), 8)]
+
+
+def test_the_longer_text_of_a_pair_is_cut_off(paired: Client) -> None:
+    few, many = ids("very", "film"), "bad " * 9
+    assert answers(paired, {"text": "film", "text_pair": many}) == [joined(few, ids(*["bad"] * 3), 8)]
+    assert answers(paired, {"text": "film " * 9, "text_pair": "bad"})[0] == joined(
+        ids("very", "film", "film", "film"), ids("bad"), 8
+    )
+    assert answers(paired, {"text": many, "text_pair": many}) == [
+        joined(ids("very", "bad", "bad"), ids("bad", "bad"), 8)
+    ]
+    assert answers(paired, {"text": "bad " * 8, "text_pair": many}) == [
+        joined(ids("very", "bad"), ids(*["bad"] * 3), 8)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        (
+            {"text": "a"},
+            "wrong_field",
+            'this model takes pairs of texts; send "text_pair" or "text_pairs" beside "text"',
+        ),
+        (
+            {"texts": ["a"]},
+            "wrong_field",
+            'this model takes pairs of texts; send "text_pair" or "text_pairs" beside "texts"',
+        ),
+        ({"text": "a", "text_pair": "b", "text_pairs": ["b"]}, "wrong_field", "this model takes pairs of texts"),
+        ({"text_pair": "b"}, "wrong_field", '"text_pair" is not known here; send "text" or "texts"'),
+        ({"texts": ["a"], "text_pair": "b"}, "wrong_field", '"text_pair" is not known here'),
+        (
+            {"texts": ["a"], "text_pairs": ["b", "c"]},
+            "wrong_field",
+            '"texts" has 1 and "text_pairs" has 2; send as many',
+        ),
+        ({"text": "a", "text_pair": ["b"]}, "wrong_type", '"text_pair" must be a string, not a list'),
+        (
+            {"text": "a", "text_pairs": "b"},
+            "wrong_type",
+            '"text_pairs" must be a list of strings; a single text goes into',
+        ),
+        ({"text": "a", "text_pairs": []}, "wrong_field", '"text_pairs" is empty'),
+        ({"text": "a", "text_pairs": ["b"] * 21}, "too_many_images", '"text_pairs" has 21; at most 20 are allowed'),
+        ({"text": "a" * 1_000, "text_pairs": ["b"] * 9}, "too_large", "at most 2,000 characters are allowed in a text"),
+    ],
+)
+def test_what_is_no_pair_is_refused(paired: Client, body: Any, code: str, message: str) -> None:
+    status, found, said = refused(paired, body)
+    assert (400 <= status < 500, found) == (True, code)
+    assert said.startswith(message)
+
+
+def test_a_model_of_single_texts_takes_no_pair(client: Client) -> None:
+    assert refused(client, {"text": "a", "text_pair": "b"})[2].startswith('"text_pair" is not known here')
+
+
+def test_other_protocols_take_the_ids_of_a_pair(paired: Client) -> None:
+    assert paired.send("POST", "/predict", b"film", {"content-type": "text/plain"}).status == 415
+    tensor = {"name": "input_ids", "datatype": "BYTES", "shape": [1], "data": ["film"]}
+    assert paired.post("/v2/models/sized/infer", {"inputs": [tensor]})[0] == 400
+    inputs = {"input_ids": [[2, 7, 3, 0]], "attention_mask": [[0, 0, 1, 0]]}
+    status, answer = paired.post("/v1/models/sized:predict", {"inputs": inputs})
+    assert (status, answer["outputs"]["mask"]) == (200, [[0, 0, 1, 0]])
+
+
+def test_the_description_has_pairs(paired: Client) -> None:
+    document = paired.get("/openapi.json")
+    content = document["paths"]["/predict"]["post"]["requestBody"]["content"]
+    assert [*content] == ["application/json"]
+    schema = Draft202012Validator({**content["application/json"]["schema"], "components": document["components"]})
+    one, two = {"text": "a"}, {"texts": ["a", "b"]}
+    for body in (one | {"text_pair": "b"}, one | {"text_pairs": ["b", "c"]}, two | {"text_pairs": ["b", "c"]}):
+        assert schema.is_valid(body)
+    for body in (one, two, two | {"text_pair": "b"}, {"text_pair": "b"}):
+        assert not schema.is_valid(body)

@@ -85,7 +85,7 @@ def pairs(library: Any, package: TokenizersPackage, tmp_path_factory: pytest.Tem
     for kind in KINDS:
         theirs, path = trained(library, kind), tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
         theirs.save(str(path))
-        ours = make_encoder(TextSpec(path, package=package.folder), 1_000_000)
+        ours = make_encoder(TextSpec(path, package=package.folder, pairs=True), 1_000_000)
         assert type(ours.encoder).__name__ == ("WordPiece" if kind.startswith("wordpiece") else "Subwords")
         found[kind] = theirs, ours.encoder
     return found
@@ -96,15 +96,29 @@ def same(pair: Any, text: str) -> None:
     placed = words if reordered(text) else places
     theirs.no_truncation()
     wanted = theirs.encode(text)
-    assert ours.encode_text(text, 1_000_000) == (wanted.ids, True), ascii(text[:200])
+    assert ours.encode_text(text, 1_000_000) == (wanted.ids, True, ()), ascii(text[:200])
     found, where = ours.locate_tokens(text, 1_000_000)
-    assert (found, placed(where)) == ((wanted.ids, True), placed(of(wanted))), ascii(text[:200])
+    assert (found, placed(where)) == ((wanted.ids, True, ()), placed(of(wanted))), ascii(text[:200])
     for longest in (2, 3, 7):
         theirs.enable_truncation(longest)
         cut, whole = theirs.encode(text), len(wanted.ids) <= longest
-        assert ours.encode_text(text, longest) == (cut.ids, whole), ascii(text[:200])
+        assert ours.encode_text(text, longest) == (cut.ids, whole, ()), ascii(text[:200])
         found, where = ours.locate_tokens(text, longest)
-        assert (found, placed(where)) == ((cut.ids, whole), placed(of(cut))), ascii(text[:200])
+        assert (found, placed(where)) == ((cut.ids, whole, ()), placed(of(cut))), ascii(text[:200])
+
+
+WORDS = st.lists(st.sampled_from([*" ".join(LINES[:9]).split(), "[SEP]", "犬", "\0"]), max_size=9).map(" ".join)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(first=WORDS, second=WORDS, longest=st.integers(4, 30))
+def test_pairs_as_the_package_cuts_them(pairs: Any, kind: str, first: str, second: str, longest: int) -> None:
+    theirs, ours = pairs[kind]
+    theirs.no_truncation()
+    whole = len(theirs.encode(first, second).ids) <= longest
+    theirs.enable_truncation(longest)
+    wanted = theirs.encode(first, second)
+    assert ours.encode_pair(first, second, longest) == (wanted.ids, whole, wanted.type_ids)
 
 
 def of(found: Any) -> list[TokenPlace]:

@@ -25,24 +25,28 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with what ``transformers_cases`` leaves."""
     folder = tmp_path_factory.mktemp("transformers")
     said = run_script("transformers", "transformers_cases.py", folder)
-    assert said.splitlines()[-1] == "18 of 18 agree", said
+    assert said.splitlines()[-1] == "20 of 20 agree", said
     return folder
 
 
-def build(model: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, sizes: str = "[[1, 16], [1, 64]]") -> Path:
+def build(model: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, feeds: int = 2) -> Path:
     """Return the library of the project that ``coldforge new`` writes for ``model``, for one batch only."""
     project = empty_project(folder, monkeypatch)
     assert main(["new", str(folder / "service"), "--from", str(model)]) == 0
     toml = folder / "service" / "model.toml"
     written = toml.read_text()
-    assert written.count(f"shapes = {sizes}") == 2
+    assert written.count("shapes = [[1, 16], [1, 64]]") == feeds
     toml.write_text(re.sub(r"batch = \[1, .*\]", "batch = 1", written))
     assert main(["bundle", str(toml), "--in", "host"]) == 0
     return Bundle.load(project.dist / "service").library
 
 
 def ask(library: Path, texts: list[str], **more: Any) -> list[Any]:
-    (answer,) = served(library, {"texts": texts, **more}).answers
+    return send(library, {"texts": texts, **more})
+
+
+def send(library: Path, request: dict[str, Any]) -> list[Any]:
+    (answer,) = served(library, request).answers
     assert "predictions" in answer, answer
     return [prediction["service"] for prediction in answer["predictions"]]
 
@@ -72,6 +76,25 @@ def test_labels_of_words(folders: Path, tmp_path: Path, monkeypatch: pytest.Monk
         np.testing.assert_allclose([row["score"] for row in own], [row["score"] for row in published], atol=1e-5)
 
 
+def test_scores_of_pairs(folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs, scores, ranked = json.loads((folders / "pairs" / "answers.json").read_text())
+    library = build(folders / "pairs", tmp_path, monkeypatch, feeds=3)
+    firsts, seconds = map(list, zip(*pairs, strict=True))
+    np.testing.assert_allclose(ask(library, firsts, text_pairs=seconds), np.array(scores)[:, None], atol=1e-5)
+    request = {"text": firsts[1], "text_pairs": firsts[:5]}
+    np.testing.assert_allclose(send(library, request), np.array(ranked)[:, None], atol=1e-5)
+
+
+def test_classes_of_pairs(folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs, wanted, _ = json.loads((folders / "inference" / "answers.json").read_text())
+    library = build(folders / "inference", tmp_path, monkeypatch)
+    firsts, seconds = map(list, zip(*pairs, strict=True))
+    for own, scores in zip(ask(library, firsts, text_pairs=seconds), wanted, strict=True):
+        named = sorted(zip(scores, ["contradiction", "entailment", "neutral"], strict=True), reverse=True)
+        assert [row["label"] for row in own] == [label for _, label in named]
+        np.testing.assert_allclose([row["probability"] for row in own], [score for score, _ in named], atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("name", "lines"),
     [("many", ['kind = "classification"', 'activation = "sigmoid"']), ("number", ['kind = "regression"'])],
@@ -87,7 +110,8 @@ def test_other_answers(folders: Path, name: str, lines: list[str], tmp_path: Pat
     [
         ("headless", "has no weights for classifier.bias, classifier.weight"),
         ("instructor", "leaves out the prompt's tokens"),
-        ("pairs", "which takes pairs of texts"),
+        ("odd", "has steps that are not known here, of Transformer, Tanh"),
+        ("sparse", "is a SparseEncoder of sentence-transformers"),
     ],
 )
 def test_what_is_refused(folders: Path, name: str, said: str, tmp_path: Path, capsys: Any) -> None:

@@ -39,5 +39,6 @@ def trained(library: Any, kind: str, size: int = 600) -> Any:
         )
     made.train_from_iterator(LINES, trainer)
     ends = [(name, made.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
-    made.post_processor = library.processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
+    pair = "[CLS] $A [SEP] $B:1 [SEP]:1"
+    made.post_processor = library.processors.TemplateProcessing("[CLS] $A [SEP]", pair, ends)
     return made

@@ -45,9 +45,9 @@ def write(folder: Path) -> Path:
     return path
 
 
-def write_prepared(folder: Path, *, length: int | None = None, truncate: bool = True) -> None:
+def write_prepared(folder: Path, *, length: int | None = None, truncate: bool = True, pairs: bool = False) -> None:
     """``folder``/model.text, for the function."""
-    text = TextSpec(None, write(folder), length=length, truncate=truncate)
+    text = TextSpec(None, write(folder), length=length, truncate=truncate, pairs=pairs)
     (folder / "model.text").write_bytes(prepare_tokenizer(text))
 
 

@@ -275,6 +275,22 @@ class TestTexts:
         assert first["attention_mask"].tolist() == [[1, 1, 1, 1, 0, 0], [1, 1, 1, 0, 0, 0]]
         assert last["input_ids"][0].tolist() == vocabulary.ids(*["very"] * 4)
 
+    def test_pairs_have_a_tab_between_them(self, tmp_path: Path) -> None:
+        path = tmp_path / "pairs.txt"
+        path.write_text("good\tbad\nvery very very\tfilm\n", encoding="utf-8")
+        spec, feeds = self.spec(tmp_path)
+        spec = replace(spec, text=replace(spec.text or TextSpec(), pairs=True, types="attention_mask", mask=""))
+        (run,) = read_samples(path, spec, feeds).runs
+        ids = vocabulary.ids
+        assert run["input_ids"].tolist() == [
+            [*ids("good"), *ids("bad")[1:], 0],
+            [*ids("very", "very"), *ids("film")[1:]],
+        ]
+        assert run["attention_mask"].tolist() == [[0, 0, 0, 1, 1, 0], [0, 0, 0, 0, 1, 1]]
+        path.write_text("good film\n", encoding="utf-8")
+        with pytest.raises(UsageError, match="'good film' is no pair: write a tab between its two texts"):
+            read_samples(path, spec, feeds)
+
     def test_a_folder_for_each_label(self, tmp_path: Path) -> None:
         for label, text in (("no", "bad"), ("yes", "good film")):
             (tmp_path / "texts" / label).mkdir(parents=True)

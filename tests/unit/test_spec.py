@@ -486,7 +486,7 @@ def specs(draw: st.DrawFn, folder: Path) -> ModelSpec:
         anything = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
         prompts = draw(st.dictionaries(lines_of_text, anything, max_size=3))
         default = draw(st.none() | st.sampled_from([*prompts])) if prompts else None
-        text = replace(text, prompts=tuple(prompts.items()), default_prompt=default)
+        text = replace(text, prompts=tuple(prompts.items()), default_prompt=default, pairs=draw(st.booleans()))
     weights = draw(weights_of(folder, outputs, image))
     kinds, rounded = st.sampled_from(get_args(WeightType)), st.sampled_from(get_args(ActivationType))
     exceptions = st.builds(LayerSpec, lines_of_text, kinds) | st.builds(

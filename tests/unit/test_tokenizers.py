@@ -89,6 +89,38 @@ def test_without_a_template_nothing_is_added(tmp_path: Path) -> None:
     assert found.encoder.encode_text("good bad", 99).ids == ids("good", "bad")[1:-1]
 
 
+def pair_template(*types: int) -> dict[str, Any]:
+    """[CLS] A [SEP] B [SEP], of tokens with these types."""
+    names = (
+        {"SpecialToken": {"id": "[CLS]"}},
+        {"Sequence": {"id": "A"}},
+        {"SpecialToken": {"id": "[SEP]"}},
+        {"Sequence": {"id": "B"}},
+        {"SpecialToken": {"id": "[SEP]"}},
+    )
+    parts = [
+        {kind: {**one, "type_id": number} for kind, one in part.items()}
+        for part, number in zip(names, types, strict=True)
+    ]
+    return tokenizer()["post_processor"] | {"pair": parts}
+
+
+def test_a_pair_has_tokens_of_its_own_around_it(tmp_path: Path) -> None:
+    bert = {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]}
+    for processor in (pair_template(0, 0, 0, 1, 1), bert):
+        text = replace(written(tmp_path, tokenizer(post_processor=processor)), pairs=True)
+        found = make_encoder(text, 99).encode_item(("good film", "bad"))
+        assert found == ([*ids("good", "film"), *ids("bad")[1:]], True, [0, 0, 0, 0, 1, 1])
+        with pytest.raises(ImportModelError, match="length is 3, and 3 special tokens alone"):
+            prepare_tokenizer(replace(text, length=3))
+
+
+@pytest.mark.parametrize("processor", [pair_template(0, 0, 0, 0, 0), tokenizer()["post_processor"], None])
+def test_other_pairs_are_for_the_package(tmp_path: Path, processor: Any) -> None:
+    text = written(tmp_path, tokenizer(post_processor=processor))
+    assert [needs_package(text), needs_package(replace(text, pairs=True))] == [False, True]
+
+
 def test_the_pad_is_the_tokenizer_s(tmp_path: Path) -> None:
     padding = {"strategy": "BatchLongest", "direction": "Right", "pad_id": 4, "pad_type_id": 0, "pad_token": "[MASK]"}
     assert make_encoder(written(tmp_path, tokenizer(padding=padding)), 9).pad == 4

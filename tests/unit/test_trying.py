@@ -47,12 +47,21 @@ def test_a_model_that_takes_both_is_tried_with_both() -> None:
 
 def test_a_model_of_text_is_tried_with_one() -> None:
     ids, mask = SERIES | {"name": "input_ids"}, SERIES | {"name": "attention_mask"}
-    about = described(ids, mask) | {"text": {"ids": "input_ids", "mask": "attention_mask", "types": ""}}
+    text: dict[str, Any] = {"ids": "input_ids", "mask": "attention_mask", "types": "", "prompts": {"a": "b"}}
+    about = described(ids, mask) | {"text": text}
     assert format_try_command(["a"], about).startswith("try it: make invoke MODEL=a\n")
     assert "TEXT=" in format_try_command(["a"], about)
     assert make_zero_inputs(about) == {}
     both = about | {"feeds": [ids, mask, SERIES]}
     assert list(make_zero_inputs(both)["inputs"]) == ["series"]
+
+
+def test_a_model_of_pairs_is_tried_with_one(tmp_path: Path) -> None:
+    text = {"ids": "series", "mask": "", "types": "", "pairs": True}
+    about = described(SERIES) | {"text": text, "batch": 1}
+    assert '{"text": "...", "text_pair": "..."}' in format_try_command(["a"], about)
+    (tmp_path / "model.json").write_text(json.dumps(about))
+    assert default_event(tmp_path).keys() == {"text", "text_pair"}
 
 
 def test_a_model_of_a_table_is_tried_with_a_row(tmp_path: Path) -> None:

@@ -106,7 +106,8 @@ def _describe_audio(audio: AudioSpec, program: Program) -> dict[str, Any]:
 def _describe_text(text: TextSpec, program: Program) -> dict[str, Any]:
     named = text.with_feed_names([port.spec.name for port in program.feeds])
     prompts = {"prompts": dict(text.prompts), "opening": text.opening} if text.prompts else {}
-    return {"ids": named.ids, "mask": named.mask, "types": named.types, **prompts}
+    pairs = {"pairs": True} if text.pairs else {}
+    return {"ids": named.ids, "mask": named.mask, "types": named.types, **prompts, **pairs}
 
 
 def _describe_ports(program: Program) -> dict[str, Any]:

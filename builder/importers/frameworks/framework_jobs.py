@@ -16,6 +16,7 @@ from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
 from builder.config import ModelSpec, Source
 from builder.config.rules import LEAVES, may_run_code
+from builder.config.schema import IDS, TYPES
 from builder.importers.frameworks.framework_model import (
     ANSWERED,
     ASKED,
@@ -129,16 +130,21 @@ def _compare_ids(spec: ModelSpec, model: FrameworkModel, cases: Mapping[str, Seq
     assert spec.text
     assert model.encode_texts
     names = [port.name for port in model.ports.feeds]
-    at = names.index(spec.text.with_feed_names(names).ids or "")
+    named = spec.text.with_feed_names(names)
+    ours = {IDS: named.ids, TYPES: named.types}
     for case, feeds in cases.items():
-        texts = [spec.text.opening + text for text in list_texts(case, spec.batch)]
-        expected = model.encode_texts(texts, feeds[at].shape[1])
-        for text, own, published in zip(texts, feeds[at], expected, strict=True):
-            if not np.array_equal(own, published):
-                raise ImportModelError(
-                    f"The function's tokenizer and the model's own give different ids for {text[:60]!r}: "
-                    f"{own[:16].tolist()} and {published[:16].tolist()}. The tokenizer's file may not be this model's."
-                )
+        arrays = dict(zip(names, feeds, strict=True))
+        items = list_texts(case, spec.batch, spec.text)
+        published = model.encode_texts(items, arrays[named.ids or ""].shape[1]) if items else {}
+        for kind, expected in published.items():
+            own = arrays.get(ours[kind] or "", np.zeros_like(expected))
+            for item, row, other in zip(items, own, expected, strict=True):
+                if not np.array_equal(row, other):
+                    raise ImportModelError(
+                        f"The function's tokenizer and the model's own give different {kind} for {item[0][:60]!r}: "
+                        f"{row[:16].tolist()} and {other[:16].tolist()}. The tokenizer's file may not be this model's, "
+                        "or the model is not one of pairs of texts."
+                    )
 
 
 def _compare_pixels(spec: ModelSpec, model: FrameworkModel, cases: Mapping[str, Sequence[Array]]) -> None:

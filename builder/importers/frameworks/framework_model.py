@@ -45,8 +45,8 @@ class FrameworkModel:
     terms: TermSteps | None = None
     """The steps for feeds of texts, which are the counts of their terms to the function and to ``answer``."""
 
-    encode_texts: Callable[[Sequence[str], int], Array] | None = None
-    """The framework's own tokenizer: the ids [texts, length] of texts, of a model whose feed takes these."""
+    encode_texts: Callable[[Sequence[tuple[str, ...]], int], Mapping[str, Array]] | None = None
+    """The framework's own tokenizer: IDS and perhaps TYPES [items, length] of texts or pairs, which feeds take."""
 
     process_images: Callable[[Array], Array] | None = None
     """What the framework makes of uint8 pixels [images, height, width, channels] that have the model's own size."""

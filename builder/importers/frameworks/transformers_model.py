@@ -20,7 +20,7 @@ from builder.importers.frameworks.framework_model import FrameworkModel, make_po
 from builder.importers.frameworks.transformers_audio import SOUND_READERS, is_of_sound
 from builder.importers.frameworks.transformers_images import IMAGE_READERS, takes_images
 from builder.importers.frameworks.transformers_task import HOW_TO_EXPORT, TaskModel
-from builder.importers.frameworks.transformers_texts import MODULES, TEXT_READERS, read_embedder
+from builder.importers.frameworks.transformers_texts import MODULES, TEXT_READERS, read_modules
 from builder.importers.frameworks.transformers_towers import list_towers, read_tower
 from builder.importers.ports import ModelPorts
 
@@ -83,7 +83,7 @@ def _read_config(path: Path) -> Any:
 def _choose_reader(path: Path, config: Any) -> Callable[[Path, bool], TaskModel]:
     """Return the function that reads the folder, by sentence-transformers' modules or the architecture's task."""
     if (path / MODULES).is_file():
-        return read_embedder
+        return read_modules
     (architecture, *_) = config.architectures or [""]
     readers = IMAGE_READERS if takes_images(architecture) else SOUND_READERS if is_of_sound(config) else TEXT_READERS
     for ending, read in readers.items():

@@ -38,7 +38,7 @@ class TaskModel:
     opened: tuple[str, ...]
     facts: GraphFacts
     labels: tuple[str, ...] = ()
-    encode_texts: Callable[[Sequence[str], int], Array] | None = None
+    encode_texts: Callable[[Sequence[tuple[str, ...]], int], Mapping[str, Array]] | None = None
     process_images: Callable[[Array], Array] | None = None
     published: Callable[[Sequence[Array]], list[Array]] | None = None
     static: bool = False

@@ -101,7 +101,7 @@ def _make_full_task(module: _TextTower, tokenizer: Any, length: int) -> TaskMode
         {IDS: torch.zeros(2, length, dtype=torch.int64)},
         ("batch",),
         facts,
-        encode_texts=partial(encode_texts, tokenizer),
+        encode_texts=partial(encode_texts, tokenizer, (IDS,)),
     )
 
 

@@ -92,7 +92,7 @@ def make_text_cases(text: TextSpec, feeds: list[TensorSpec], batch: int) -> Iter
     """Yield cases of text in several languages, of all lengths: the function's ids, and random other feeds."""
     for number in range(TEXT_CASES):
         random_feeds = {feed.name: make_random_values(feed, number) for feed in feeds}
-        yield f"{_TEXT}{number}", random_feeds | make_text_feeds(_choose_passages(number, batch), text, feeds)
+        yield f"{_TEXT}{number}", random_feeds | make_text_feeds(_choose_items(number, batch, text.pairs), text, feeds)
 
 
 def is_photograph(case: str) -> bool:
@@ -105,9 +105,16 @@ def is_text(case: str) -> bool:
     return case.startswith(_TEXT)
 
 
-def list_texts(case: str, batch: int) -> list[str]:
-    """Return the texts of a golden case of ``batch`` items, none of a case of another kind."""
-    return _choose_passages(int(case.removeprefix(_TEXT)), batch) if is_text(case) else []
+def list_texts(case: str, batch: int, text: TextSpec) -> list[tuple[str, ...]]:
+    """Return what the tokenizer gets of a golden case: a text or a pair for each item; [] for another kind of case."""
+    items = _choose_items(int(case.removeprefix(_TEXT)), batch, text.pairs) if is_text(case) else []
+    return [(text.opening + first, *second) for first, *second in items]
+
+
+def _choose_items(number: int, count: int, pairs: bool) -> list[tuple[str, ...]]:
+    """Return ``count`` passages, or pairs of passages of like and of unlike lengths."""
+    sides = [number, number // 2 + 1] if pairs else [number]
+    return list(zip(*(_choose_passages(side, count) for side in sides), strict=True))
 
 
 def _choose_passages(number: int, count: int) -> list[str]:
@@ -118,25 +125,21 @@ def _choose_passages(number: int, count: int) -> list[str]:
     return [lines[(number * 5 + item) % len(lines)][: 2 << 2 * ((number // 2 + item) % 4)] for item in range(count)]
 
 
-def make_text_feeds(texts: Sequence[str], text: TextSpec, feeds: Sequence[TensorSpec]) -> dict[str, Array]:
-    """Return the feeds of ``texts``, by name, as the function makes them, with its usual prompt, and cut off."""
+def make_text_feeds(items: Sequence[tuple[str, ...]], text: TextSpec, feeds: Sequence[TensorSpec]) -> dict[str, Array]:
+    """Return the feeds of texts or pairs, by name, as the function makes them, with its usual prompt, and cut off."""
     from builder.importers.text import make_encoder
 
     names = text.with_feed_names([feed.name for feed in feeds])
     ports = {feed.name: feed for feed in feeds}
     ids = ports[names.ids or ""]
     encode = make_encoder(text, ids.shape[1])
-    arrays: dict[str, Array] = {names.ids or "": np.full((len(texts), ids.shape[1]), encode.pad, ids.dtype)}
-    mask = np.zeros((len(texts), ids.shape[1]), ids.dtype)
-    for row, passage in enumerate(texts):
-        tokens = encode.encoder.encode_text(text.opening + passage, encode.longest).ids
-        arrays[names.ids or ""][row, : len(tokens)] = tokens
-        mask[row, : len(tokens)] = 1
-    if names.mask:
-        arrays[names.mask] = mask.astype(ports[names.mask].dtype)
-    if names.types:
-        arrays[names.types] = np.zeros_like(mask, ports[names.types].dtype)
-    return arrays
+    found, mask, types = (np.full((len(items), ids.shape[1]), fill, ids.dtype) for fill in (encode.pad, 0, 0))
+    for row, (first, *second) in enumerate(items):
+        encoding = encode.encode_item((text.opening + first, *second))
+        count = len(encoding.ids)
+        found[row, :count], mask[row, :count], types[row, :count] = encoding.ids, 1, encoding.types or 0
+    arrays = {names.ids: found, names.mask: mask, names.types: types}
+    return {name: array.astype(ports[name].dtype) for name, array in arrays.items() if name}
 
 
 def read_examples(graph: FrozenGraph) -> Iterator[tuple[str, dict[str, Array]]]:

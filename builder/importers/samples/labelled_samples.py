@@ -114,7 +114,8 @@ def read_labelled_texts(
     """Return the feeds of texts by name, [n, length]; a text is a line of a file, or a file in a folder or its folders.
 
     Names of folders in it are labels. The classes and the name of the output with these labels follow, if there are
-    labels. Raises UsageError if there are no texts, if one is not UTF-8, and if a folder's name is not a label.
+    labels. A tab is between the texts of a pair. Raises UsageError if there are no texts, if one is not UTF-8 or no
+    pair, and if a folder's name is not a label.
     """
     assert spec.text is not None
     classes, output = None, ""
@@ -125,7 +126,10 @@ def read_labelled_texts(
         texts = [line for line in _read_text(path).splitlines() if line.strip()]
     if not texts:
         raise UsageError(f"{path} has no text.")
-    return make_text_feeds(texts, spec.text, feeds), classes, output
+    items = [tuple(text.split("\t")) if spec.text.pairs else (text,) for text in texts]
+    if wrong := [item for item in items if len(item) != 1 + spec.text.pairs]:
+        raise UsageError(f"{path}: {wrong[0][0][:60]!r} is no pair: write a tab between its two texts.")
+    return make_text_feeds(items, spec.text, feeds), classes, output
 
 
 def _read_text(path: Path) -> str:

@@ -51,7 +51,10 @@ def _read_tokenizer(text: TextSpec) -> PreparedTokenizer:
     assert path is not None
     try:
         content = path.read_text(encoding="utf-8")
-        ready = read_tokenizer_json(content) if text.tokenizer else read_vocabulary(content, lowercase=text.lowercase)
+        if text.tokenizer:
+            ready = read_tokenizer_json(content, pairs=text.pairs)
+        else:
+            ready = read_vocabulary(content, lowercase=text.lowercase, pairs=text.pairs)
         if text.length is not None and text.length <= ready.added:
             raise ValueError(f"length is {text.length}, and {ready.added} special tokens alone are added to each text")
     except OSError as error:

@@ -28,7 +28,7 @@ _MOST_SPECIAL = 64
 class PreparedTokenizer:
     """Data of a tokenizer for the module ``kind`` of handler/text; ``pad``: the id that fills up texts.
 
-    ``added``: the number of special tokens around each text.
+    ``added``: the number of special tokens around each text or pair.
     """
 
     kind: str
@@ -52,6 +52,7 @@ class _WordPieceSpec:
     special: Mapping[str, int] = field(default_factory=dict)  # ids of the tokens that a text may name
     before: tuple[int, ...] = ()  # ids before and after every text
     after: tuple[int, ...] = ()
+    pair: tuple[tuple[int, ...], ...] = ()  # ids before, between and after the texts of a pair
     prefix: str = "##"
     most: int = 100  # the largest number of characters in a word
 
@@ -66,13 +67,15 @@ class _WordPieceSpec:
                 lines[number] = piece
         options = vars(self) | {"widest": max(map(len, lines)) or 1}
         del options["pieces"], options["pad"]
-        return PreparedTokenizer(
-            "wordpiece", options, "\n".join(lines).encode(), self.pad, len(self.before) + len(self.after)
-        )
+        added = sum(map(len, self.pair or (self.before, self.after)))
+        return PreparedTokenizer("wordpiece", options, "\n".join(lines).encode(), self.pad, added)
 
 
-def read_vocabulary(content: str, *, lowercase: bool) -> PreparedTokenizer:
-    """Read ``content`` as BERT's own tokenizer does. Raises ValueError if one of BERT's tokens is missing."""
+def read_vocabulary(content: str, *, lowercase: bool, pairs: bool = False) -> PreparedTokenizer:
+    """Read ``content`` as BERT's own tokenizer does; ``pairs``: for pairs of texts.
+
+    Raises ValueError if one of BERT's tokens is missing.
+    """
     pieces = {line.rstrip("\r"): number for number, line in enumerate(content.rstrip("\n").split("\n"))}
     if missing := [token for token in _SPECIAL[:4] if token not in pieces]:
         raise ValueError(f"it has no {' and no '.join(missing)}, so it is not a vocabulary of BERT")
@@ -85,23 +88,26 @@ def read_vocabulary(content: str, *, lowercase: bool) -> PreparedTokenizer:
         special={token: pieces[token] for token in _SPECIAL if token in pieces},
         before=(pieces[_FIRST],),
         after=(pieces[_LAST],),
+        pair=((pieces[_FIRST],), (pieces[_LAST],), (pieces[_LAST],)) if pairs else (),
     ).prepare_file()
 
 
-def read_tokenizer_json(content: str) -> PreparedTokenizer:
+def read_tokenizer_json(content: str, *, pairs: bool = False) -> PreparedTokenizer:
     """Return the tokenizer for the function's own WordPiece if that is equivalent, else for the package itself.
+
+    ``pairs``: it is for pairs of texts.
 
     Raises ValueError if the file is of another kind or pads texts at the left, and other lookup errors if it is
     damaged.
     """
     data = parse_json(content)
     special = {token["content"]: token["id"] for token in data.get("added_tokens") or ()}
-    wordpiece = _make_wordpiece(data) if _is_plain(data) else None
+    wordpiece = _make_wordpiece(data, pairs) if _is_plain(data) else None
     if wordpiece is not None:
         return wordpiece.prepare_file()
     vocabulary = data["model"]["vocab"]  # Unigram has a list, whose indices are the ids.
     pieces = vocabulary if isinstance(vocabulary, dict) else {piece: at for at, (piece, _) in enumerate(vocabulary)}
-    return _prepare_subwords(data, _find_pad_id(data.get("padding"), pieces | special))
+    return _prepare_subwords(data, _find_pad_id(data.get("padding"), pieces | special), pairs)
 
 
 def _is_plain(data: Mapping[str, Any]) -> bool:
@@ -115,8 +121,8 @@ def _is_plain(data: Mapping[str, Any]) -> bool:
     return (kind, words) == ("WordPiece", "BertPreTokenizer") and normalizer in ("", "BertNormalizer") and plain
 
 
-def _make_wordpiece(data: Mapping[str, Any]) -> _WordPieceSpec | None:
-    """Return the WordPiece, or None if its template has several parts."""
+def _make_wordpiece(data: Mapping[str, Any], pairs: bool) -> _WordPieceSpec | None:
+    """Return the WordPiece, or None if its template is not like BERT's."""
     model = data["model"]
     normalizer = _unwrap_sequence(data.get("normalizer"), "normalizers")
     lowercase = bool(normalizer and normalizer["lowercase"])
@@ -124,8 +130,9 @@ def _make_wordpiece(data: Mapping[str, Any]) -> _WordPieceSpec | None:
     pieces: dict[str, int] = dict(model["vocab"])
     tokens = {token["content"]: token for token in data.get("added_tokens") or ()}
     pieces |= {content: token["id"] for content, token in tokens.items()}
-    around = _find_surrounding_ids(data.get("post_processor"))
-    if around is None:
+    around = _find_surrounding_ids(data.get("post_processor"), "A")
+    pair = _find_surrounding_ids(data.get("post_processor"), "AB") if pairs else ()
+    if around is None or pair is None:
         return None
     before, after = around
     return _WordPieceSpec(
@@ -139,6 +146,7 @@ def _make_wordpiece(data: Mapping[str, Any]) -> _WordPieceSpec | None:
         special={content: token["id"] for content, token in tokens.items()},
         before=before,
         after=after,
+        pair=pair,
         prefix=model["continuing_subword_prefix"],
         most=model["max_input_chars_per_word"],
     )
@@ -155,21 +163,28 @@ def _type_of(value: Any) -> str:
     return str(value["type"]) if value else ""
 
 
-def _find_surrounding_ids(processor: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return the ids before and after every text, or None if they are not constant."""
+def _find_surrounding_ids(processor: Any, texts: str) -> tuple[tuple[int, ...], ...] | None:
+    """Return the ids before, between and after ``texts``, "A" or "AB", or None if they are not as BERT's.
+
+    The types of tokens have to be 0, and 1 from the second text on.
+    """
     if processor is None:
-        return (), ()
+        return ((), ()) if texts == "A" else None
     if processor["type"] == "BertProcessing":
-        return (processor["cls"][1],), (processor["sep"][1],)
+        return ((processor["cls"][1],), *[(processor["sep"][1],)] * len(texts))
     if processor["type"] != "TemplateProcessing":
         return None
-    template, special = processor["single"], processor["special_tokens"]
-    places = [at for at, part in enumerate(template) if "Sequence" in part]
-    if len(places) != 1 or any(next(iter(part.values())).get("type_id", 0) for part in template):
-        return None
-    ids = [special[part["SpecialToken"]["id"]]["ids"] if "SpecialToken" in part else [] for part in template]
-    before, after = ids[: places[0]], ids[places[0] + 1 :]
-    return tuple(number for group in before for number in group), tuple(number for group in after for number in group)
+    special, found, groups = processor["special_tokens"], "", [()]
+    for part in processor["single" if texts == "A" else "pair"]:
+        ((kind, one),) = part.items()
+        if kind == "Sequence":
+            found += one["id"]
+            groups.append(())
+        else:
+            groups[-1] += tuple(special[one["id"]]["ids"])
+        if one.get("type_id", 0) != int("B" in found):
+            return None
+    return tuple(groups) if found == texts else None
 
 
 def _find_pad_id(padding: Any, pieces: Mapping[str, int]) -> int:
@@ -180,22 +195,21 @@ def _find_pad_id(padding: Any, pieces: Mapping[str, int]) -> int:
     return next((pieces[token] for token in _PADS if token in pieces), 0)
 
 
-def _prepare_subwords(data: Mapping[str, Any], pad: int) -> PreparedTokenizer:
+def _prepare_subwords(data: Mapping[str, Any], pad: int, pairs: bool) -> PreparedTokenizer:
     """Return the data of a tokenizer.json without truncation and padding, which the function does itself."""
     unpadded = {**data, "truncation": None, "padding": None}
     text = json.dumps(unpadded, ensure_ascii=False, separators=(",", ":"))
     limits = measure_limits(data.get("normalizer"), data.get("pre_tokenizer"))
-    return PreparedTokenizer(
-        PACKAGE_KIND, limits, text.encode(), pad, _count_special_tokens(data.get("post_processor"))
-    )
+    added = _count_special_tokens(data.get("post_processor"), pairs)
+    return PreparedTokenizer(PACKAGE_KIND, limits, text.encode(), pad, added)
 
 
-def _count_special_tokens(processor: Any) -> int:
-    """Return the number of special tokens that are added to a text."""
+def _count_special_tokens(processor: Any, pairs: bool) -> int:
+    """Return the number of special tokens that are added to a text, or to a pair."""
     if not processor:
         return 0
     if processor["type"] == "Sequence":
-        return sum(map(_count_special_tokens, processor["processors"]))
+        return sum(_count_special_tokens(part, pairs) for part in processor["processors"])
     if processor["type"] == "TemplateProcessing":
-        return sum("SpecialToken" in part for part in processor["single"])
-    return 2 if processor["type"] in ("BertProcessing", "RobertaProcessing") else 0
+        return sum("SpecialToken" in part for part in processor["pair" if pairs else "single"])
+    return {"BertProcessing": 2 + pairs, "RobertaProcessing": 2 + 2 * pairs}.get(processor["type"], 0)

@@ -164,7 +164,7 @@ def default_event(bundle: Path) -> dict[str, Any]:
         row = make_row(described)
         return {"row": row} if described["batch"] == 1 else {"rows": [row] * described["batch"]}
     if described.get("text") or _takes_text(described):
-        event = {"text": TEXT}
+        event = {"text": TEXT, "text_pair": TEXT} if _takes_pairs(described) else {"text": TEXT}
     else:
         event = image_event(IMAGE) if described["image"] else {}
     return event | make_zero_inputs(described)
@@ -210,6 +210,9 @@ def format_try_command(models: Sequence[str], described: Mapping[str, Any], fold
         option = choose_command("INPUTS=FILE", "--inputs FILE")
         return f'{command}\n  It sends a row of zeros. {option} sends your own request: {{"row": {{{shown}{more}}}}}'
     tensors = _list_tensor_feeds(described)
+    if not tensors and _takes_pairs(described):
+        option = choose_command("INPUTS=FILE", "--inputs FILE")
+        return f'{command}\n  It sends a pair of texts. {option} sends your own: {{"text": "...", "text_pair": "..."}}'
     if not tensors and (described.get("text") or _takes_text(described)):
         return f'{command}\n  It sends a text. {choose_command("TEXT=", "--text ")}"..." sends your own.'
     if not tensors and not described.get("strings"):
@@ -231,6 +234,10 @@ def _list_tensor_feeds(described: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _list_text_feeds(described: Mapping[str, Any]) -> set[str]:
     return {name for key, name in (described.get("text") or {}).items() if key in ("ids", "mask", "types")}
+
+
+def _takes_pairs(described: Mapping[str, Any]) -> bool:
+    return bool((described.get("text") or {}).get("pairs"))
 
 
 _SHOWN_COLUMNS = 4

@@ -155,7 +155,7 @@ def _make_item(row: Mapping[str, Any], bucket: str | None) -> Item:
 
 
 _CONTENTS = {"image", "images", "audio", "text", "texts", "row", "rows", "examples", "inputs"}
-_REQUESTS = {*_CONTENTS, *NAMES, "model", "signature"}
+_REQUESTS = {*_CONTENTS, *NAMES, "text_pair", "text_pairs", "model", "signature"}
 
 
 def _read_inventory(file: IO[bytes], source: str, s3: Any) -> Iterator[Item]:

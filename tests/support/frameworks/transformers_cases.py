@@ -16,7 +16,7 @@ import numpy as np
 import tokenizers
 import torch
 import transformers
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -31,6 +31,7 @@ TEXTS = (
     "Angela Merkel lives in Berlin, doesn't she? " * 4,
     "🐕 ok",
 )
+PAIRS = [*zip(TEXTS, reversed(TEXTS), strict=True), (TEXTS[3], TEXTS[3] * 2)]
 VOCABULARY = 400
 SIZES = {
     "hidden_size": 32,
@@ -104,7 +105,10 @@ def make_tokenizer(kind: str, first_pad: bool) -> Any:
     made.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=ends
     )
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=64, **names)
+    given = ["input_ids", "attention_mask", *["token_type_ids"] * (kind == "wordpiece")]
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made, model_max_length=64, model_input_names=given, **names
+    )
 
 
 def write_folder(folder: Path, encoder: str, task: str, **settings: Any) -> None:
@@ -146,14 +150,31 @@ def ask_published(folder: Path, task: str) -> Any:
     return json.loads(json.dumps(answers, default=float))
 
 
+def write_ranker(folder: Path, encoder: str, name: str, **settings: Any) -> None:
+    """Write a cross-encoder, and beside it what it says itself of PAIRS, and of a text with each of TEXTS."""
+    write_folder(folder, encoder, "classes", **settings)
+    model = CrossEncoder(str(folder), device="cpu")
+    if name == "inference":
+        model.save(str(folder))
+        answers = [model.predict(PAIRS, apply_softmax=True).tolist(), []]
+    else:
+        ranked = sorted(model.rank(TEXTS[1], list(TEXTS)), key=lambda row: row["corpus_id"])
+        answers = [model.predict(PAIRS).tolist(), [row["score"] for row in ranked]]
+    (folder / "answers.json").write_text(json.dumps([PAIRS, *answers], default=float))
+
+
 def agrees(folder: Path) -> bool:
     """Say whether the JAX function gives what the library's own module gives, for texts of several lengths."""
     model = open_transformers(folder)
     function = model.make_function()
     assert model.encode_texts
-    ids = model.encode_texts(TEXTS, 48)
-    mask = (ids != read_padding(folder)).astype(np.int64)
-    (wanted,), (answer,) = model.answer([ids, mask]), jax.jit(function)(ids, mask)
+    assert model.ports.facts
+    items = PAIRS if model.ports.facts.pairs else [(text,) for text in TEXTS]
+    encoded = dict(model.encode_texts(items, 48))
+    ids = encoded["input_ids"]
+    mask = encoded["attention_mask"] = (ids != read_padding(folder)).astype(np.int64)
+    feeds = [encoded[port.name] for port in model.ports.feeds]
+    (wanted,), (answer,) = model.answer(feeds), jax.jit(function)(*feeds)
     rows = mask.astype(bool) if wanted.ndim == 3 else np.full(len(ids), True)
     return np.allclose(wanted[rows], np.asarray(answer)[rows], rtol=1e-4, atol=1e-5)
 
@@ -173,14 +194,22 @@ def main(folder: Path) -> None:
         (folder / name / "answers.json").write_text(json.dumps([TEXTS, ask_published(folder / name, task)]))
     write_folder(folder / "many", "distilbert", "classes", problem_type="multi_label_classification")
     write_folder(folder / "number", "bert", "classes", problem_type="regression", labels=["value"])
-    write_folder(folder / "pairs", "bert", "classes", labels=["score"], sentence_transformers={"version": "5"})
+    raw = {"activation_fn": "torch.nn.modules.linear.Identity"}
+    write_ranker(folder / "pairs", "bert", "pairs", labels=["score"], sentence_transformers=raw)
+    inference = ["contradiction", "entailment", "neutral"]
+    write_ranker(folder / "inference", "xlm-roberta", "inference", labels=inference, type_vocab_size=1)
+    odd = {"activation_fn": "torch.nn.modules.activation.Tanh"}
+    write_folder(folder / "odd", "bert", "classes", labels=["score"], sentence_transformers=odd)
+    write_folder(folder / "sparse", "bert", "embedding")
+    settings = folder / "sparse" / "config_sentence_transformers.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"model_type": "SparseEncoder"}))
     write_folder(folder / "instructor", "bert", "embedding", include_prompt=False)
     write_folder(folder / "headless", "bert", "embedding")
     config = json.loads((folder / "headless" / "config.json").read_text())
     config["architectures"] = ["BertForTokenClassification"]
     (folder / "headless" / "config.json").write_text(json.dumps(config))
     (folder / "headless" / "modules.json").unlink()
-    same = {name: agrees(folder / name) for name in (*BUILT, "many", "number")}
+    same = {name: agrees(folder / name) for name in (*BUILT, "many", "number", "pairs", "inference")}
     with TemporaryDirectory() as scratch:
         for encoder in ENCODERS:
             for task in TASKS if encoder == "bert" else ["embedding"]:

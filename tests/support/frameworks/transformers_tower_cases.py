@@ -100,7 +100,7 @@ def agrees(folder: Path, tower: str, wanted: Any) -> bool:
         noise = np.random.default_rng(0).standard_normal((2, 3, SIDE, SIDE)).astype(np.float32)
         return np.allclose(model.answer([noise])[0], function(noise)[0], atol=1e-5)
     assert model.encode_texts
-    ids = model.encode_texts(TEXTS, LENGTH)
+    ids = model.encode_texts([(text,) for text in TEXTS], LENGTH)[IDS]
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder, model_input_names=[IDS, MASK])
     mask = tokenizer(list(TEXTS), padding="max_length", truncation=True, max_length=LENGTH)["attention_mask"]
     feeds = [ids, np.array(mask)][: len(model.ports.feeds)]

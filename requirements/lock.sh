@@ -28,6 +28,9 @@ pillow==13.0.0" --find-links "$TORCH_WHEELS" -c requirements/jax.txt
 packages exchange "onnx==1.23.2 onnxruntime==1.32.0 ai-edge-litert==2.3.0 jax==0.10.2 flatbuffers xgboost-cpu==3.2.0
 lightgbm==4.7.0 scikit-learn==1.9.1 skl2onnx==1.20.0 onnxmltools==1.16.0 skops==0.16.0 pandas==3.1.1" -c requirements/jax.txt \
     --override requirements/bench.overrides.txt
+# KerasHub imports tensorflow-text only where it is installed, and that brings TensorFlow.
+packages keras-hub "keras-hub==0.32.0 jax==0.10.2 flatbuffers pillow==13.0.0" -c requirements/jax.txt \
+    -c requirements/build.txt --excludes <(echo tensorflow-text)
 packages flax "flax==0.12.8 flatbuffers" -c requirements/jax.txt
 packages tokenizers tokenizers==0.23.3 --no-deps
 packages parquet pyarrow==26.0.1 --no-deps

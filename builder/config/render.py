@@ -14,7 +14,7 @@ from builder.base.escape import escape_invisible, toml_string
 from builder.config.canonical import make_relative
 from builder.config.keys import Key
 from builder.config.model_spec import ModelSpec
-from builder.config.rules import guess_format, guess_model_format, is_saved_model
+from builder.config.rules import REPOSITORIES, guess_format, guess_model_format, is_saved_model
 from builder.config.schema import SECTIONS, WITH_MODEL
 
 _WIDTH = 100
@@ -71,8 +71,9 @@ def _collect_model_values(spec: ModelSpec) -> dict[str, Any]:
     where = source.address.text if source.address else source.path
     named = source.file or (source.address.path if source.address else f"{where or ''}")
     guessed: str | None = guess_format(named) if source.archived else guess_model_format(named)
-    if source.address and (source.format == "saved_model" or source.address.is_repository):
-        guessed = source.format
+    if source.address:
+        usual = REPOSITORIES[0] if source.address.is_repository else "saved_model"
+        guessed = usual if source.format == usual else guessed
     if source.weights:
         guessed = "h5"
     # A folder may be named x.pb and still be a SavedModel, so its format is always written.

@@ -50,7 +50,7 @@ CODE: Mapping[Format, tuple[str, str]] = {
 """Formats whose files may run code when they are loaded: what they are called, and the advice without trust."""
 
 FRAMEWORK_FORMATS: tuple[Format, ...] = (
-    "jax", "pytorch", "transformers", "onnx", "tflite", "xgboost", "lightgbm", "sklearn"
+    "jax", "pytorch", "transformers", "keras_hub", "onnx", "tflite", "xgboost", "lightgbm", "sklearn"
 )  # fmt: skip
 """Formats that TensorFlow does not read; each becomes a StableHLO program in an environment of its own."""
 
@@ -69,10 +69,20 @@ SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
 _TRANSFORMERS = ("modules.json", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 """The files that, beside config.json, make a folder a model of transformers, as any .safetensors does."""
 
-FOLDERS: Mapping[Format, str] = {"saved_model": "SavedModel", "transformers": "model of transformers"}
+_PRESET = ("model.weights.h5", "model.weights.json")
+"""The files that, beside config.json, make a folder a preset of KerasHub: its weights, or where they are."""
+
+FOLDERS: Mapping[Format, str] = {
+    "saved_model": "SavedModel",
+    "transformers": "model of transformers",
+    "keras_hub": "preset of KerasHub",
+}
 """Formats of models that are folders, in words."""
 
-NO_FOLDER = "a folder without saved_model.pb, and without config.json and model.safetensors"
+REPOSITORIES: tuple[Format, ...] = ("transformers", "keras_hub")
+"""Formats of whole repositories of Hugging Face's hub, the usual one first."""
+
+NO_FOLDER = "a folder without saved_model.pb, and without config.json and model.safetensors or model.weights.h5"
 """A folder that is no model, in words."""
 
 
@@ -96,11 +106,6 @@ def is_saved_model(path: Path) -> bool:
     return any((path / name).is_file() for name in SAVED_MODEL)
 
 
-def is_transformers_folder(path: Path) -> bool:
-    """Return whether ``path`` is a folder with a model of Hugging Face's transformers, with its weights."""
-    return guess_folder_format(path) == "transformers"
-
-
 def guess_folder_format(path: Path) -> Format | None:
     """Return the format that the files in a folder tell, if it is a model."""
     return guess_files_format({file.name for file in path.iterdir() if file.is_file()}) if path.is_dir() else None
@@ -110,18 +115,20 @@ def guess_files_format(names: Collection[str]) -> Format | None:
     """Return the format of the model that is a folder with files of these ``names``, if it is one."""
     if any(name in names for name in SAVED_MODEL):
         return "saved_model"
-    weights = any(name in _TRANSFORMERS or name.endswith(".safetensors") for name in names)
-    return "transformers" if weights and "config.json" in names else None
+    if "config.json" not in names:
+        return None
+    if any(name in _TRANSFORMERS or name.endswith(".safetensors") for name in names):
+        return "transformers"
+    return "keras_hub" if any(name in names for name in _PRESET) else None
 
 
 def name_whole_model(path: Path) -> str | None:
     """Explain that the file ``path`` is a part of a model that is a folder, if it is one."""
     if path.name in SAVED_MODEL:
         return "is a file of a SavedModel; name its folder"
-    is_part = path.name in ("config.json", *_TRANSFORMERS) or path.suffix == ".safetensors"
-    if is_part and is_transformers_folder(path.parent):
-        return "is a file of a model of transformers; name its folder"
-    return None
+    is_part = path.name in ("config.json", *_TRANSFORMERS, *_PRESET) or path.suffix == ".safetensors"
+    form = guess_folder_format(path.parent) if is_part else None
+    return f"is a file of a {FOLDERS[form]}; name its folder" if form in REPOSITORIES else None
 
 
 def find_source_format(model: SpecTable, folder: Path) -> Format | None:
@@ -170,7 +177,7 @@ def _guess_remote_format(model: SpecTable, source: str) -> Format | None:
     if address is None or (file is None and address.kind == "mlflow"):
         return None
     if address.is_repository and file is None:
-        return "transformers"
+        return REPOSITORIES[0]
     if file is not None or address.is_archive:
         return guess_format(file or "") or "saved_model"
     if guessed := guess_model_format(address.path):
@@ -301,14 +308,14 @@ def _check_address(model: SpecTable) -> None:
         return
     if address.kind == "mlflow" and "file" not in model.present:
         model.note_mistake("file", 'is missing; name the model in what MLflow keeps: file = "data/model.keras"')
-    form: Format | None = model.get("format") or ("transformers" if address.is_repository else None)
+    form: Format | None = model.get("format") or (REPOSITORIES[0] if address.is_repository else None)
     lone = address.kind in ("https", "s3", "hf") and not (address.is_archive or address.is_repository)
-    if address.is_repository and (form != "transformers" or "file" in model.present):
+    if address.is_repository and (form not in REPOSITORIES or "file" in model.present):
         what = "an archive" if "file" in model.present else "a file"
         model.note_mistake("source", f"names a repository and not {what} of it; write it like {FORMS['hf']}")
     elif lone and form and form in FOLDERS:
         right = f"name an archive ({', '.join(ARCHIVES)})"
-        right += ", or a repository: hf://org/repo@COMMIT" if form == "transformers" else ""
+        right += ", or a repository: hf://org/repo@COMMIT" if form in REPOSITORIES else ""
         model.note_mistake("source", f"a {FOLDERS[form]} is a folder, and one file is fetched; {right}")
 
 

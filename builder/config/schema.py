@@ -25,8 +25,8 @@ from builder.config.value_types import (
 )
 
 Format = Literal[
-    "keras", "h5", "saved_model", "graph_def", "jax", "pytorch", "transformers", "onnx", "tflite", "xgboost",
-    "lightgbm", "sklearn"
+    "keras", "h5", "saved_model", "graph_def", "jax", "pytorch", "transformers", "keras_hub", "onnx",
+    "tflite", "xgboost", "lightgbm", "sklearn"
 ]  # fmt: skip
 ColorMode = Literal["rgb", "grey"]
 Layout = Literal["channels_last", "channels_first"]
@@ -112,7 +112,7 @@ class Source:
     # The keys without a field are those of ``path`` and ``address`` together, and of ``ModelSpec``.
     source: ClassVar[Annotated[str | None, _SOURCE]] = None
     """The trained model: a `.keras`, `.h5`, `.hdf5` or `.pb` file, a SavedModel's folder, one of Hugging Face's
-    transformers, or the `.json` of a Keras model with `weights`. Elsewhere than on this disk:
+    transformers, a preset of KerasHub, or the `.json` of a Keras model with `weights`. Elsewhere than on this disk:
     `https://host/model.keras`, `s3://bucket/model.keras`, `hf://org/repo/model.keras@COMMIT`, `hf://org/repo@COMMIT`, `kaggle://owner/model/framework/variation/VERSION`,
     `mlflow:/models:/name/VERSION`. See `coldforge docs sources`."""
     format: Annotated[Format, Otherwise("from its name, or what its folder holds")]

@@ -63,6 +63,7 @@ _ANY_WINDOW = (
     "Check: the model takes recordings of any length, and a library one. Write how long those were that it was trained "
     "on: longer ones are cut into windows, shorter ones filled up with zeros, which the model hears as silence."
 )
+_NO_LABELS = "The model's files name no classes: add labels = [\"...\", ...] in the model's order, or labels_file."
 _IDS = {"int32", "int64", "float32"}
 
 
@@ -347,7 +348,8 @@ def _draft_outputs(ports: ModelPorts, name: str, notes: dict[str, str], takes_im
         i = len(outputs)
         if facts := ports.facts and ports.facts.answers.get(port.name):
             outputs.append(_make_output(port, name, several, facts, ports.labels))
-            notes[f"outputs.{i}"] = "As the model's own files say."
+            unnamed = facts.kind == "classification" and not ports.labels
+            notes[f"outputs.{i}"] = _NO_LABELS if unnamed else "As the model's own files say."
             continue
         if port.shape and port.shape[0] is None and not any_batch:  # The data decides the number of rows.
             port = replace(port, shape=None)
@@ -386,7 +388,7 @@ def _draft_outputs(ports: ModelPorts, name: str, notes: dict[str, str], takes_im
 def _make_output(port: PortInfo, name: str, several: bool, facts: AnswerFacts, labels: tuple[str, ...]) -> OutputSpec:
     """Return the output that the model's files describe."""
     raw = OutputSpec(port.name, port.name) if several else OutputSpec(name, None)
-    top_k = min(TOP_K, len(labels)) if facts.kind == "classification" else None
+    top_k = min(TOP_K, len(labels) or (port.shape or ())[-1] or TOP_K) if facts.kind == "classification" else None
     return replace(raw, kind=facts.kind, labels=labels, activation=facts.activation, top_k=top_k)
 
 

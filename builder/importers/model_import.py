@@ -147,7 +147,7 @@ def open_source(
             from builder.importers.graph_def import open_graph_def
 
             return open_graph_def(source, path, feeds, fetches)
-        case "jax" | "pytorch" | "transformers" | "onnx" | "tflite" | "xgboost" | "lightgbm" | "sklearn":
+        case "jax" | "pytorch" | "transformers" | "keras_hub" | "onnx" | "tflite" | "xgboost" | "lightgbm" | "sklearn":
             from builder.importers.stablehlo_program import open_program
 
             return open_program(path)

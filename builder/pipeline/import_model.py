@@ -16,6 +16,7 @@ from builder.base.sandbox import Sandbox
 from builder.compiler.lower.compress import ITEM_SIZES
 from builder.compiler.xla.compilation_result import read_tensorflow_version
 from builder.config import ModelSpec, Source, Variant, to_json
+from builder.config.rules import REPOSITORIES
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.frameworks import framework_jobs
 from builder.importers.frameworks.framework_environment import FRAMEWORKS, framework_sandbox
@@ -90,7 +91,7 @@ def make_model_describer(
         own, job = sandbox, functools.partial(_describe_source, thorough)
         if source.format in FRAMEWORKS:
             own, job = framework_sandbox(sandbox, source.format, say), functools.partial(framework_jobs.describe_ports)
-        if source.format == "transformers":
+        if source.format in REPOSITORIES:
             require_model_folder(path, source.shown, trust=source.trust)
         with tempfile.TemporaryDirectory(prefix="coldforge-describe-") as folder:
             reads = [*list_source_files(source, path), *filter(None, [source.weights])]

@@ -50,7 +50,7 @@ def safe_parts(name: str) -> list[str] | None:
 def find_models(names: Iterable[str]) -> dict[str, Format]:
     """Return the formats of the folders and files that are models by their names, sorted.
 
-    The files in a SavedModel are no other models, and neither are the modules in a model of transformers.
+    The files in a SavedModel or a preset are no other models, and neither are the modules in a model of transformers.
     """
     paths, inside = [PurePosixPath(name) for name in names], defaultdict[PurePosixPath, set[str]](set)
     for path in paths:
@@ -58,7 +58,7 @@ def find_models(names: Iterable[str]) -> dict[str, Format]:
     folders = {folder: form for folder, files in inside.items() if (form := guess_files_format(files))}
     models: dict[str, Format] = {}
     for path, form in [*folders.items(), *((path, guess_format(path.name)) for path in paths)]:
-        if form and not {"saved_model", form} & {folders.get(parent) for parent in path.parents}:
+        if form and not {"saved_model", "keras_hub", form} & {folders.get(parent) for parent in path.parents}:
             models[str(path)] = form
     return dict(sorted(models.items()))
 

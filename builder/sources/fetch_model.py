@@ -11,7 +11,7 @@ from builder.base.escape import escape_invisible, toml_string
 from builder.base.files import replace_folder
 from builder.config import Source
 from builder.config.address import Address, parse_address
-from builder.config.rules import FOLDERS
+from builder.config.rules import FOLDERS, REPOSITORIES
 from builder.sources import archive, hubs, mlflow, s3
 from builder.sources.archive import ITSELF, choose_model, find_models
 from builder.sources.https_client import Access, make_file_opener, read_netrc
@@ -27,7 +27,7 @@ def fetch_model(source: Source, store: Store) -> tuple[Path, str | None]:
     ImportModelError, EnvironmentSetupError and DiskError.
     """
     path, digest = _fetch_whole_model(source, store)
-    if source.format == "transformers":
+    if source.format in REPOSITORIES:
         require_model_folder(path, source.shown, trust=source.trust)
     return path, digest
 

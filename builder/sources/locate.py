@@ -16,7 +16,14 @@ from builder.base.escape import escape_invisible
 from builder.base.files import replace_file
 from builder.config import Format, ModelSpec, Source
 from builder.config.address import Address, parse_address
-from builder.config.rules import EXTENSIONS, FOLDERS, guess_model_format, is_saved_model
+from builder.config.rules import (
+    EXTENSIONS,
+    FOLDERS,
+    REPOSITORIES,
+    guess_folder_format,
+    guess_model_format,
+    is_saved_model,
+)
 from builder.sources import archive, mlflow, pypi_package
 from builder.sources.archive import ITSELF, choose_model, find_models, safe_parts
 from builder.sources.fetch_model import (
@@ -107,7 +114,7 @@ def _locate_on_disk(spec: ModelSpec, path: Path) -> Path:
             raise ImportModelError(
                 f"{path} is not a SavedModel: it has no saved_model.pb. Name the folder that has one."
             )
-    elif form == "transformers":
+    elif form in REPOSITORIES:
         if not path.is_dir():
             raise ImportModelError(f"{path} is a file; [model].source in {spec.path.name} must name a model's folder.")
         require_model_folder(path, str(path), trust=spec.source.trust)
@@ -202,12 +209,13 @@ def find_source(
     store = Store(cache / MODELS, show, bounds)
     source = replace(_make_source(address, store), trust=trust)
     path, sha256 = fetch_model(source, store)
-    return replace(source, sha256=sha256), path
+    form = guess_folder_format(path) if address.is_repository else source.format
+    return replace(source, sha256=sha256, format=form or source.format), path
 
 
 def _make_source(address: Address, store: Store) -> Source:
     file, source = None, Source("saved_model", None, address=address)
-    form: Format | None = "transformers" if address.is_repository else guess_model_format(address.path)
+    form: Format | None = REPOSITORIES[0] if address.is_repository else guess_model_format(address.path)
     if address.kind == "mlflow":
         names = mlflow.find_version(address, store.bounds).list_files()
         file = choose_model(names, None, address.shown)

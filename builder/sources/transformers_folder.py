@@ -6,14 +6,14 @@ Nothing in the folder is run. The names in it, and those that its files have of 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from builder.base.errors import ImportModelError
 from builder.base.escape import escape_invisible, toml_string
-from builder.config.rules import CODE, EXTENSIONS, FOLDERS
+from builder.config.rules import CODE, EXTENSIONS, FOLDERS, guess_files_format
 from builder.sources.archive import find_models, list_names, safe_parts
 
 _DESCRIPTIONS = (".json", ".txt", ".model")
@@ -44,6 +44,8 @@ class FolderFiles:
 
         Raises ImportModelError where the folder is no model of transformers, or has weights that may run code.
         """
+        if guess_files_format([name for name in self.names if "/" not in name]) == "keras_hub":
+            return self._require_safe(name for name in self.names if _is_of_preset(name))
         if "config.json" not in self.names:
             raise self._make_refusal("config.json")
         folders = ["", *(self._list_modules() if "modules.json" in self.names else [])]
@@ -52,10 +54,15 @@ class FolderFiles:
             raise self._make_refusal(" or ".join(_WEIGHTS))
         chosen = {name for name in self.names if "/" not in name and name.endswith(_DESCRIPTIONS)}
         chosen |= {f"{folder}config.json" for folder in folders} & set(self.names)
+        return sorted({*self._require_safe(chosen), *weights})
+
+    def _require_safe(self, names: Iterable[str]) -> list[str]:
+        """Return ``names``, sorted. Raises ImportModelError where one leads out of the folder."""
+        chosen = sorted(names)
         for name in chosen:
             if safe_parts(name) != name.split("/"):
                 raise ImportModelError(f"{self.what} has a file whose name leads elsewhere: {escape_invisible(name)}.")
-        return sorted(chosen.union(weights))
+        return chosen
 
     def _list_modules(self) -> list[str]:
         """Return the folders of sentence-transformers' modules, each with a slash at its end."""
@@ -134,6 +141,11 @@ def require_model_folder(folder: Path, what: str, *, trust: bool) -> None:
         with (folder / name).open("rb") as file:
             if file.read(len(_POINTER)) == _POINTER:
                 raise ImportModelError(f"{name} in {what} is only Git's pointer to the file: run `git lfs pull` there.")
+
+
+def _is_of_preset(name: str) -> bool:
+    """Return whether KerasHub reads the file ``name`` of a preset."""
+    return name.startswith("assets/") or ("/" not in name and name.endswith((".json", ".weights.h5")))
 
 
 def _rank_name(name: str) -> tuple[bool, str]:

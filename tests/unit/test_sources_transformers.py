@@ -1,4 +1,4 @@
-"""Folders of Hugging Face's transformers: on this disk, and as a repository of the hub, whose files come one by one."""
+"""Folders of transformers, and presets of KerasHub: on this disk, and in a repository, whose files come one by one."""
 
 from __future__ import annotations
 
@@ -62,6 +62,14 @@ MODULES = {
     "1_Pooling/config.json": b"{}",
     "2_Dense/config.json": b"{}",
     "2_Dense/model.safetensors": b"dense",
+}
+PRESET = {
+    "config.json": b"{}",
+    "task.json": b"{}",
+    "task.weights.h5": b"head",
+    "model.weights.json": json.dumps({"weight_map": {"/a": ["model_00000.weights.h5"]}}).encode(),
+    "model_00000.weights.h5": b"one",
+    "assets/tokenizer/vocabulary.txt": b"[PAD]",
 }
 UNWANTED = {"1_Pooling/README.md": b"", "2_Dense/pytorch_model.bin": b"", "3_Other/config.json": b"{}"}
 PORTS = ModelPorts((PortInfo("input_ids", "int64", (None, 8)),), (PortInfo("y", "float32", (None, 3)),), None, ())
@@ -151,7 +159,12 @@ def test_a_spoilt_file_is_fetched_again_and_no_other(hub: Hub, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("files", "others"),
-    [(SHARDED, {"3.safetensors": b""}), (MODEL | MODULES, UNWANTED), (MODEL | {"tokenizer.model": b"pieces"}, {})],
+    [
+        (SHARDED, {"3.safetensors": b""}),
+        (MODEL | MODULES, UNWANTED),
+        (MODEL | {"tokenizer.model": b"pieces"}, {}),
+        (PRESET, {"a/b.h5": b"", "README.md": b""}),
+    ],
 )
 def test_shards_modules_and_pieces(files: dict[str, bytes], others: dict[str, bytes], hub: Hub, tmp_path: Path) -> None:
     hub.publish(files | others)
@@ -404,6 +417,38 @@ def test_a_clone_without_its_large_files(tmp_path: Path) -> None:
         locate_model(spec_of(tmp_path, Source("transformers", folder)), tmp_path)
 
 
+def test_a_preset_of_a_repository(hub: Hub, tmp_path: Path) -> None:
+    hub.publish(PRESET)
+    origin, model = find_source("hf://org/All-MiniLM.v2", tmp_path / "cache", bounds=QUICK)
+    toml = tmp_path / "model.toml"
+    toml.write_text(draft_spec(model, lambda source, path: PORTS, toml=toml, origin=origin).format_toml())
+    spec = read_spec(toml)
+    assert (origin.format, spec.source) == ("keras_hub", origin)
+    assert locate_model(spec, tmp_path / "cache", bounds=QUICK) == model
+
+
+def test_a_preset_in_an_archive(site: Website, tmp_path: Path) -> None:
+    site.files["/preset.tar.gz"] = packed(PRESET)
+    origin, model = find_source(f"{site.origin}/preset.tar.gz", tmp_path / "cache", bounds=QUICK)
+    assert contents(model) == PRESET
+    toml = tmp_path / "model.toml"
+    toml.write_text(draft_spec(model, lambda source, path: PORTS, toml=toml, origin=origin).format_toml())
+    assert (origin.format, read_spec(toml).source) == ("keras_hub", origin)
+
+
+def test_a_preset_on_this_disk(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "net", PRESET)
+    (tmp_path / "model.toml").write_text('[model]\nsource = "net"\n')
+    spec = read_spec(tmp_path / "model.toml")
+    assert (spec.source.format, locate_model(spec, tmp_path / "cache")) == ("keras_hub", folder)
+    (tmp_path / "secret").touch()
+    (folder / "preprocessor.json").symlink_to("../secret")
+    with pytest.raises(ImportModelError, match=r"preprocessor.json in .* is a link that leads out of the folder"):
+        locate_model(spec, tmp_path)
+    with pytest.raises(ImportModelError, match="is a file of a preset of KerasHub; name its folder"):
+        draft_spec(folder / "model.weights.json", lambda source, path: PORTS)
+
+
 @pytest.mark.parametrize("place", ["", "minilm/"])
 def test_a_folder_in_an_archive(place: str, site: Website, tmp_path: Path) -> None:
     files = MODEL | MODULES | {"onnx/model.onnx": b""}
@@ -448,7 +493,7 @@ def test_a_file_of_a_folder_is_not_the_model(name: str, tmp_path: Path) -> None:
 def test_a_folder_that_is_no_model(tmp_path: Path) -> None:
     write_folder(tmp_path / "net", {"config.json": b"{}"})
     (tmp_path / "model.toml").write_text('[model]\nsource = "net"\n')
-    both = r"without saved_model.pb, and without config.json and model.safetensors"
+    both = r"without saved_model.pb, and without config.json and model.safetensors or model.weights.h5"
     with pytest.raises(SpecError, match=both):
         read_spec(tmp_path / "model.toml")
     with pytest.raises(ImportModelError, match=both):

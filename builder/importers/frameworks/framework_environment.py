@@ -27,6 +27,7 @@ _VARIABLES = (
     ("JAX_PLATFORMS", "cpu"),
     ("JAX_ENABLE_X64", "1"),  # Otherwise 64-bit integers and doubles are cut to 32 bits.
     ("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false"),  # The order of sums must not depend on the processors.
+    ("KERAS_BACKEND", "jax"),
     ("OMP_NUM_THREADS", "1"),
     ("HF_HUB_OFFLINE", "1"),
     ("TOKENIZERS_PARALLELISM", "false"),  # Processes are forked.
@@ -62,6 +63,7 @@ _TORCH_WHEELS = "https://download.pytorch.org/whl/cpu/torch/"
 
 FRAMEWORKS: Mapping[Format, Framework] = {
     "jax": _make_framework("JAX", "jax.txt", "about 140 MB", "jax_model"),
+    "keras_hub": _make_framework("KerasHub", "keras-hub.txt", "about 190 MB", "keras_hub_model"),
     "onnx": _make_framework("ONNX", *_EXCHANGE, "onnx.onnx_model"),
     "tflite": _make_framework("LiteRT", *_EXCHANGE, "tflite.tflite_model"),
     "xgboost": _make_framework("XGBoost", *_EXCHANGE, "tree_model"),

@@ -203,6 +203,10 @@ def _open_model(source: Source, path: Path) -> FrameworkModel:
         from builder.importers.frameworks.transformers_model import open_transformers
 
         return open_transformers(path, source.trust, source.signature)
+    if source.format == "keras_hub":
+        from builder.importers.frameworks.keras_hub_model import open_keras_hub
+
+        return open_keras_hub(path)
     if source.format == "sklearn" and not may_run_code(source.format, path.name):
         return _open_sklearn(source, path)
     if not source.trust:

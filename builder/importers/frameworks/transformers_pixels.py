@@ -7,7 +7,6 @@ is the one.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,29 +14,25 @@ from typing import Any
 
 import numpy as np
 import transformers
-from PIL import Image
 
 from builder.base.arrays import Array
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
 from builder.config import ImageSpec
 from builder.config.schema import Resize
+from builder.importers.frameworks.placed_photographs import (
+    FAR,
+    make_photographs,
+    measure_placement,
+    round_number,
+    round_numbers,
+)
 from builder.importers.ports import ImageFacts
-from builder.importers.samples.golden_inputs import PHOTOGRAPHS
-from builder.importers.samples.labelled_samples import decode_image
-from handler import description as _description  # noqa: F401 - ``decode_image`` needs both, and a job in the sandbox
-from handler import image as _image  # noqa: F401 - may not read the function's folder later.
 
 _RESAMPLING: dict[int, Resize] = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
 """The names of Pillow's numbers."""
 
 _COLOURS = ((0, 0, 0), (255, 0, 0), (0, 255, 0), (0, 0, 255))
-
-_SIZES = ((512, 500), (300, 450), (450, 300), (97, 130))
-"""Widths and heights of the photographs that tell placements apart."""
-
-_FAR = 3.0
-"""Levels by which photographs are off on average if they are placed wrongly; right ones are off by less than 1."""
 
 
 class ImageProcessor:
@@ -60,7 +55,7 @@ class ImageProcessor:
 
     def describe_images(self, feed: str) -> ImageFacts:
         """Return the section [image] of the input ``feed``. Raises ImportModelError if there is none that will do."""
-        pictures = list(_make_pictures())
+        pictures = list(make_photographs())
         wanted = [self._process([picture])[0] for picture in pictures]
         if len({pixels.shape for pixels in wanted}) > 1:
             raise ImportModelError(f"{self.name} gives images of different sizes, and a function's model has one.")
@@ -80,9 +75,9 @@ class ImageProcessor:
             resize=method,
         )
         levels = [np.moveaxis(pixels[::order], 0, -1) / scale[::order] + mean[::order] for pixels in wanted]
-        found = [_measure(placed, pictures, levels) for placed in self._list_placements(image)]
+        found = [measure_placement(placed, pictures, levels) for placed in self._list_placements(image)]
         best = min(found, key=lambda facts: facts.mean)
-        if best.mean > _FAR:
+        if best.mean > FAR:
             raise ImportModelError(
                 f"{self.name} places images as no section [image] can: photographs are off by {best.mean:.0f} of 255 "
                 "levels, on average."
@@ -107,7 +102,7 @@ class ImageProcessor:
         told = np.moveaxis(noise[..., ::order], -1, 1) * scale[:, None, None] + black[:, None, None]
         if not np.allclose(self.process_images(noise), told, atol=1e-3 * abs(ranges).max()):
             raise ImportModelError(f"{self.name} does more to pixels than (pixel - mean) * scale.")
-        return order, _round_numbers(-black / scale), _round_numbers(scale)
+        return order, round_numbers(-black / scale), round_numbers(scale)
 
     def _list_placements(self, image: ImageSpec) -> Iterator[ImageSpec]:
         """Yield ``image`` with each placement that the processor's sizes may mean."""
@@ -116,34 +111,7 @@ class ImageProcessor:
         part = getattr(self.processor, "crop_pct", None) or 1
         yield image
         if size.height and size.height > image.height:
-            yield replace(image, fit="stretch_exact", crop=_round_number(image.height / size.height))
+            yield replace(image, fit="stretch_exact", crop=round_number(image.height / size.height))
         for side in (short, int(short / part), int(256 / 224 * short)):  # The last is LeViT's.
             if side >= shorter:
-                yield replace(image, fit="short_exact", crop=_round_number(shorter / side))
-
-
-def _measure(image: ImageSpec, pictures: Sequence[Any], levels: Sequence[Array]) -> ImageFacts:
-    """Return how far the function's pixels of ``pictures`` are from the processor's, ``levels`` [height, width, 3]."""
-    errors = []
-    for picture, wanted in zip(pictures, levels, strict=True):
-        file = io.BytesIO()
-        picture.save(file, "PNG")
-        errors.append(np.abs(decode_image(file.getvalue(), image) - wanted))
-    return ImageFacts(image, float(np.mean(errors)), float(np.max(errors)))
-
-
-def _make_pictures() -> Iterator[Any]:
-    for path, size in zip([*sorted(PHOTOGRAPHS.glob("*.jpg"))] * 2, _SIZES, strict=False):
-        with Image.open(path) as opened:
-            yield opened.convert("RGB").resize(size)
-
-
-def _round_numbers(values: Array) -> tuple[float, ...]:
-    """Return ``values`` as ``_round_number`` does; one alone if all are the same."""
-    rounded = tuple(map(_round_number, values))
-    return rounded[:1] if len(set(rounded)) == 1 else rounded
-
-
-def _round_number(value: float) -> float:
-    """Return ``value`` with as many digits as float32 has."""
-    return float(f"{value:.7g}") + 0.0  # Not -0.
+                yield replace(image, fit="short_exact", crop=round_number(shorter / side))

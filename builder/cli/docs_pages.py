@@ -23,6 +23,7 @@ from builder.cli.command import COMMON, Argument, Command
 from builder.cli.results import RESULTS, Schema, make_results_schema
 from builder.config.keys import Key, Section, read_field_docs
 from builder.config.schema import SECTIONS
+from builder.importers.frameworks.architectures import TESTED
 from handler.errors import HandlerError
 
 DOCS = HOME / "docs"
@@ -37,11 +38,14 @@ def format_pages() -> dict[Path, str]:
     commands = [*_format_arguments(COMMON), *(line for one in list_commands() for line in _format_command(one))]
     keys = "".join(map(_format_section, SECTIONS.values()))
     codes = "| code | status | again | |\n|---|---|---|---|\n" + "".join(map(_format_error, _list_errors()))
+    tested = (f"| {kind} | {', '.join(names.values())} |\n" for kind, names in TESTED.items())
+    architectures = "| they take | architectures |\n|---|---|\n" + "".join(tested)
     exits = "| exit code | |\n|---|---|\n" + "".join(_format_exit_codes())
     return {
         (page := DOCS / "abi.md"): fill_blocks(page, header=declarations),
         (page := DOCS / "cli.md"): fill_blocks(page, commands=link_pages("\n".join(commands))),
         (page := DOCS / "errors.md"): fill_blocks(page, codes=codes, exits=exits),
+        (page := DOCS / "hugging-face.md"): fill_blocks(page, architectures=architectures),
         (page := DOCS / "model-toml.md"): fill_blocks(page, keys=link_pages(keys)),
         DOCS / "results.schema.json": json.dumps(make_results_schema(), indent=1) + "\n",
     }

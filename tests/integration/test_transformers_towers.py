@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with what ``transformers_tower_cases`` leaves."""
     folder = tmp_path_factory.mktemp("transformers")
     said = run_script("transformers", "transformers_tower_cases.py", folder)
-    assert said.splitlines()[-1] == "4 of 4 agree", said
+    assert said.splitlines()[-1] == "5 of 5 agree", said
     return folder
 
 
@@ -53,7 +54,19 @@ def test_towers(folders: Path, kind: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert np.dot(prediction[f"{kind}_image"], wanted["image"]) > 0.9999
 
 
-def test_unknown_tower(folders: Path, tmp_path: Path, capsys: Any) -> None:
-    command = ["init", str(folders / "clip"), "--signature", "sound", "--output", str(tmp_path / "model.toml")]
+@pytest.mark.parametrize(
+    ("name", "signature", "said"),
+    [
+        ("clip", "sound", 'has no signature "sound": write image or text'),
+        ("alone", "image", 'has no signature "image": write text'),
+        ("modules", "text", "with modules of sentence-transformers"),
+    ],
+)
+def test_what_is_refused(folders: Path, name: str, signature: str, said: str, tmp_path: Path, capsys: Any) -> None:
+    model = tmp_path / name
+    shutil.copytree(folders / ("clip" if name == "modules" else name), model)
+    if name == "modules":
+        (model / "modules.json").write_text("[]")
+    command = ["init", str(model), "--signature", signature, "--output", str(tmp_path / "model.toml")]
     assert main(command) == ImportModelError.exit_code
-    assert 'has no signature "sound": write image or text' in capsys.readouterr().err
+    assert said in capsys.readouterr().err

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 import transformers
 
+from builder.importers.frameworks.architectures import TESTED
 from builder.importers.frameworks.channels_last import make_channels_last
 from builder.importers.frameworks.transformers_model import open_transformers
 from tests.support.frameworks.agreement import report_agreement, run_in_folder
@@ -147,6 +148,7 @@ def main(folder: Path) -> None:
             for task in ["classes"] * ("vision" not in kind) + ["embedding"] * (kind in EMBEDDINGS):
                 write_folder(Path(scratch) / kind / task, kind, task)
                 same[f"{kind} {task}"] = agrees(Path(scratch) / kind / task)
+    assert MODELS.keys() == TESTED["images"].keys()
     report_agreement(same)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 import transformers
 
+from builder.importers.frameworks.architectures import TESTED
 from builder.importers.frameworks.transformers_model import open_transformers
 from tests.support.frameworks.agreement import report_agreement, run_in_folder
 from tests.support.sounds import tune
@@ -110,6 +111,7 @@ def main(folder: Path) -> None:
         for name in ENCODERS:
             write_folder(Path(scratch) / name, name, classifier)
             same[name] = agrees(Path(scratch) / name)
+    assert ENCODERS.keys() == TESTED["sound"].keys()
     report_agreement(same)
 
 

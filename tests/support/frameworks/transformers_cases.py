@@ -20,6 +20,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from builder.importers.frameworks.architectures import TESTED
 from builder.importers.frameworks.transformers_model import open_transformers
 from builder.importers.samples.golden_inputs import TEXTS as SENTENCES
 from tests.support.frameworks.agreement import report_agreement, run_in_folder
@@ -215,6 +216,7 @@ def main(folder: Path) -> None:
             for task in TASKS if encoder == "bert" else ["embedding"]:
                 write_folder(Path(scratch) / encoder / task, encoder, task)
                 same[f"{encoder} {task}"] = agrees(Path(scratch) / encoder / task)
+    assert ENCODERS.keys() == TESTED["texts"].keys()
     report_agreement(same)
 
 

@@ -7,6 +7,7 @@ for TEXTS and for a photograph lie beside the folders, as ``answers.json`` in th
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from PIL import Image
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from builder.config.schema import IDS, MASK
+from builder.importers.frameworks.architectures import TESTED
 from builder.importers.frameworks.transformers_model import open_transformers
 from builder.importers.samples.golden_inputs import TEXTS as SENTENCES
 from tests.support.frameworks.agreement import report_agreement, run_in_folder
@@ -110,12 +112,16 @@ def agrees(folder: Path, tower: str, wanted: Any) -> bool:
 def main(folder: Path) -> None:
     transformers.logging.set_verbosity_error()
     same = {}
-    for kind in ("clip", "siglip"):
+    for kind in TESTED["texts and images"]:
         write_folder(folder / kind, kind)
         answers = ask_published(folder / kind)
         (folder / kind / "answers.json").write_text(json.dumps(answers))
         for tower in ("image", "text"):
             same[f"{kind} {tower}"] = agrees(folder / kind, tower, answers["texts"][1])
+    alone = folder / "alone"
+    shutil.copytree(folder / "clip", alone)
+    transformers.CLIPTextModelWithProjection.from_pretrained(folder / "clip").save_pretrained(alone)
+    same["clip text alone"] = agrees(alone, "text", json.loads((alone / "answers.json").read_text())["texts"][1])
     report_agreement(same)
 
 

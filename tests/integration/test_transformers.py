@@ -109,6 +109,8 @@ def test_other_answers(folders: Path, name: str, lines: list[str], tmp_path: Pat
     ("name", "said"),
     [
         ("headless", "has no weights for classifier.bias, classifier.weight"),
+        ("writer", "GPT2LMHeadModel is not supported"),
+        ("unmasked", "another answer where it is filled up"),
         ("instructor", "leaves out the prompt's tokens"),
         ("odd", "has steps that are not known here, of Transformer, Tanh"),
         ("sparse", "is a SparseEncoder of sentence-transformers"),

@@ -187,6 +187,7 @@ def make_text_task(
         *[list(_EXAMPLES)] * (1 + pairs), padding=True, truncation=True, max_length=shortest, return_tensors="pt"
     )
     names = (IDS, MASK, *[TYPES] * (pairs and typed))
+    _check_padding(module, {name: examples[name] for name in names})
     ids, *others = (make_port(feed, "int64", ["batch", "length"]) for feed in names)
     of_words = any(answer.kind == "tokens" for answer in answers.values())
     return TaskModel(
@@ -197,6 +198,23 @@ def make_text_task(
         facts,
         encode_texts=partial(encode_texts, tokenizer, (IDS, TYPES) if typed else (IDS,)),
     )
+
+
+def _check_padding(module: torch.nn.Module, examples: Mapping[str, torch.Tensor]) -> None:
+    """Raise ImportModelError if the first text has another answer where it is filled up than it has alone.
+
+    A library's programs are of fixed lengths. Where nothing masks what fills them up, all answers would be wrong.
+    """
+    kept = examples[MASK][0] > 0
+    with torch.no_grad():
+        (alone,) = module(**{name: value[:1, kept] for name, value in examples.items()}).values()
+        (filled,) = module(**examples).values()
+    filled = filled[:1, kept] if filled.ndim == 3 else filled[:1]
+    if not torch.allclose(alone, filled, rtol=1e-3, atol=1e-3 * float(alone.abs().max()), equal_nan=True):
+        raise ImportModelError(
+            "The model gives a text another answer where it is filled up to a length, as ConvBERT and FNet do, and a "
+            "function's texts are. Choose a model of another architecture."
+        )
 
 
 def count_words(model: Any) -> int:

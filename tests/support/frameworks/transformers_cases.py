@@ -7,6 +7,7 @@ TEXTS lie beside those folders that tests build, as ``answers.json`` in them.
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -74,6 +75,7 @@ ENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "nomic_bert": ("wordpiece", SIZES),
 }
 """The tokenizer and the configuration of each architecture."""
+REFUSED = {"convbert": ("wordpiece", SIZES | {"embedding_size": 32})}
 
 TASKS = {
     "embedding": transformers.AutoModel,
@@ -115,7 +117,7 @@ def make_tokenizer(kind: str, first_pad: bool) -> Any:
 def write_folder(folder: Path, encoder: str, task: str, **settings: Any) -> None:
     """Write a model of random weights, with its tokenizer; an embedding's with sentence-transformers' modules."""
     include_prompt = settings.pop("include_prompt", True)
-    kind, sizes = ENCODERS[encoder]
+    kind, sizes = (ENCODERS | REFUSED)[encoder]
     tokenizer = make_tokenizer(kind, first_pad=encoder not in ("roberta", "xlm-roberta", "camembert", "mpnet"))
     ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("cls", "sep", "pad")}
     named = dict(enumerate(settings.pop("labels", LABELS.get(task, ["?"]))))
@@ -135,6 +137,13 @@ def write_folder(folder: Path, encoder: str, task: str, **settings: Any) -> None
         SentenceTransformer(modules=whole, device="cpu", prompts=PROMPTS, default_prompt_name="passage").save(
             str(folder)
         )
+
+
+def write_changed(folder: Path, name: str, like: str, file: str, **changes: Any) -> None:
+    """Write the model ``like`` without modules as ``name``, with other settings in its ``file``."""
+    shutil.copytree(folder / like, folder / name, ignore=shutil.ignore_patterns("modules.json"))
+    settings = json.loads((folder / name / file).read_text()) | changes
+    (folder / name / file).write_text(json.dumps(settings))
 
 
 def ask_published(folder: Path, task: str) -> Any:
@@ -205,11 +214,9 @@ def main(folder: Path) -> None:
     settings = folder / "sparse" / "config_sentence_transformers.json"
     settings.write_text(json.dumps(json.loads(settings.read_text()) | {"model_type": "SparseEncoder"}))
     write_folder(folder / "instructor", "bert", "embedding", include_prompt=False)
-    write_folder(folder / "headless", "bert", "embedding")
-    config = json.loads((folder / "headless" / "config.json").read_text())
-    config["architectures"] = ["BertForTokenClassification"]
-    (folder / "headless" / "config.json").write_text(json.dumps(config))
-    (folder / "headless" / "modules.json").unlink()
+    write_folder(folder / "unmasked", "convbert", "classes")
+    write_changed(folder, "headless", "sentences", "config.json", architectures=["BertForTokenClassification"])
+    write_changed(folder, "writer", "sentences", "config.json", architectures=["GPT2LMHeadModel"])
     same = {name: agrees(folder / name) for name in (*BUILT, "many", "number", "pairs", "inference")}
     with TemporaryDirectory() as scratch:
         for encoder in ENCODERS:

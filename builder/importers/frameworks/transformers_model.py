@@ -24,6 +24,9 @@ from builder.importers.frameworks.transformers_texts import MODULES, TEXT_READER
 from builder.importers.frameworks.transformers_towers import list_towers, read_tower
 from builder.importers.ports import ModelPorts
 
+_HEADS = ("HeadModel", "HeadsModel")
+"""Endings of models that write texts, such as GPT2LMHeadModel, and not encoders."""
+
 
 def open_transformers(path: Path, trust: bool = False, signature: str | None = None) -> FrameworkModel:
     """Open the model in the folder ``path``, or the tower ``signature`` of it; ``trust``: its weights may be pickles.
@@ -87,7 +90,7 @@ def _choose_reader(path: Path, config: Any) -> Callable[[Path, bool], TaskModel]
     (architecture, *_) = config.architectures or [""]
     readers = IMAGE_READERS if takes_images(architecture) else SOUND_READERS if is_of_sound(config) else TEXT_READERS
     for ending, read in readers.items():
-        if architecture.endswith(ending):
+        if architecture.endswith(ending) and not architecture.endswith(_HEADS):
             return read
     known = ", ".join({**TEXT_READERS, **SOUND_READERS, **IMAGE_READERS})
     raise ImportModelError(

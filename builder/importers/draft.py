@@ -343,7 +343,7 @@ def _draft_outputs(ports: ModelPorts, name: str, notes: dict[str, str], takes_im
         outputs.append(detection)
         notes["outputs.0"] = "Named as TensorFlow's detection models do: add labels, the first for class 0."
     for port in ports.fetches:
-        if detection and port.name in detection.fetches:
+        if any(port.name in output.fetches for output in outputs):
             continue
         i = len(outputs)
         if facts := ports.facts and ports.facts.answers.get(port.name):
@@ -387,6 +387,8 @@ def _draft_outputs(ports: ModelPorts, name: str, notes: dict[str, str], takes_im
 
 def _make_output(port: PortInfo, name: str, several: bool, facts: AnswerFacts, labels: tuple[str, ...]) -> OutputSpec:
     """Return the output that the model's files describe."""
+    if facts.kind == "detection":
+        return OutputSpec("objects", port.name, facts.kind, labels, scores=facts.scores, box_format="cxcywh")
     raw = OutputSpec(port.name, port.name) if several else OutputSpec(name, None)
     top_k = min(TOP_K, len(labels) or (port.shape or ())[-1] or TOP_K) if facts.kind == "classification" else None
     return replace(raw, kind=facts.kind, labels=labels, activation=facts.activation, top_k=top_k)

@@ -66,6 +66,11 @@ def draft_image(ports: ModelPorts, name: str, notes: dict[str, str]) -> ImageSpe
             "As the model's own image processor does it. Of photographs, pixels differ from its own by "
             f"{known.mean:.2g} of 255 levels on average, {known.most:.3g} at most."
         )
+        if known.image.fit == "contain":
+            notes["image.fit"] = (
+                "Its own images keep their aspect ratio, the model's have one size: those that are not "
+                f"{known.image.width} x {known.image.height} or alike get edges. Another size may be written here."
+            )
         return known.image if len(ports.feeds) > 1 else replace(known.image, feed=None)
     feed = next((feed for feed in ports.feeds if _is_image(feed, name)), None)
     size = read_image_size(feed.shape) if feed else None

@@ -97,10 +97,14 @@ class PortInfo:
 
 @dataclass(frozen=True)
 class AnswerFacts:
-    """What a model's files say of an output: a ``kind`` of OutputSpec, and the activation that belongs to it."""
+    """What a model's files say of an output: a ``kind`` of OutputSpec, and the activation that belongs to it.
+
+    ``scores``: of a detection's boxes, the output with their scores.
+    """
 
     kind: OutputKind
     activation: Activation = "none"
+    scores: str = ""
 
 
 @dataclass(frozen=True)

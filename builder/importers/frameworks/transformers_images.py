@@ -56,6 +56,30 @@ class _Embedder(torch.nn.Module):  # type: ignore[misc]
         return {"embedding": hidden.mean((2, 3))}
 
 
+class _Segmenter(torch.nn.Module):  # type: ignore[misc]
+    """Scores of classes for each pixel of the model's image, as published code resizes them before it chooses one."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, pixel_values: Any) -> dict[str, Any]:
+        logits = self.model(pixel_values=pixel_values).logits
+        return {"scores": torch.nn.functional.interpolate(logits, pixel_values.shape[2:], mode="bilinear")}
+
+
+class _Detector(torch.nn.Module):  # type: ignore[misc]
+    """Boxes of objects, and the probabilities of their classes; the last class of the model stands for no object."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, pixel_values: Any) -> dict[str, Any]:
+        found = self.model(pixel_values=pixel_values)
+        return {"boxes": found.pred_boxes, "scores": found.logits.softmax(-1)[..., :-1]}
+
+
 def takes_images(architecture: str) -> bool:
     """Return whether transformers' class of this name takes the pixels of images first."""
     return getattr(getattr(transformers, architecture, None), "main_input_name", "") == PIXELS
@@ -75,9 +99,24 @@ def read_image_embedder(path: Path, trust: bool) -> TaskModel:
     return make_image_task(path, _Embedder(model, not missing), {"embedding": AnswerFacts("embedding")}, ())
 
 
+def read_segmenter(path: Path, trust: bool) -> TaskModel:
+    """Read a model that gives each pixel of an image a class."""
+    model = load_weights(transformers.AutoModelForSemanticSegmentation, path, trust, ())
+    return make_image_task(path, _Segmenter(model), {"scores": AnswerFacts("segmentation")}, list_labels(model.config))
+
+
+def read_detector(path: Path, trust: bool) -> TaskModel:
+    """Read a model that gives an image boxes of objects."""
+    model = load_weights(transformers.AutoModelForObjectDetection, path, trust, ())
+    answers = {"boxes": AnswerFacts("detection", scores="scores")}
+    return make_image_task(path, _Detector(model), answers, list_labels(model.config))
+
+
 IMAGE_READERS: Mapping[str, Callable[[Path, bool], TaskModel]] = {
     "ForImageClassification": read_image_classifier,
     "ForImageClassificationWithTeacher": read_image_classifier,
+    "ForSemanticSegmentation": read_segmenter,
+    "ForObjectDetection": read_detector,
     "Model": read_image_embedder,
 }
 """The reader of each ending of an architecture's name."""
@@ -88,14 +127,18 @@ def make_image_task(
 ) -> TaskModel:
     """Return the task of a ``module`` that takes what the folder's image processor makes."""
     processor = ImageProcessor(path)
-    known = processor.describe_images(PIXELS)
+    of_objects = any(facts.kind == "detection" for facts in answers.values())
+    if of_objects:
+        processor.require_best_classes(len(labels))
+    known = processor.describe_images(PIXELS, may_pad=of_objects)
     sides = known.image.height, known.image.width
     return TaskModel(
         module,
-        (make_port(PIXELS, "float32", ["batch", 3, *sides]),),
+        (make_port(PIXELS, "float32", ["batch", 3, *(("height", "width") if of_objects else sides)]),),
         {PIXELS: torch.randn(_EXAMPLES, 3, *sides, generator=torch.Generator().manual_seed(0))},
         ("batch",),
         GraphFacts((), answers=answers, parameters=count_parameters(module), image=known),
         labels,
         process_images=processor.process_images,
+        static=True,  # Twice as fast, and an export for all sizes would be for multiples of some number alone.
     )

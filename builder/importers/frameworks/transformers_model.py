@@ -71,6 +71,11 @@ def open_task(path: Path, trust: bool = False, signature: str | None = None) -> 
 def _read_config(path: Path) -> Any:
     try:
         content = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        if "pretrained_cfg" in content:
+            raise ImportModelError(
+                f"{path.name} is a model of timm, which is not read. Export it by torch.export.save or to ONNX, and "
+                "name that file instead."
+            )
         kind = str(content.get("model_type"))
         if kind not in transformers.CONFIG_MAPPING:
             own = " needs code of its own, which is not run" if "auto_map" in content else " is not known"

@@ -8,11 +8,12 @@ is the one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import transformers
 
 from builder.base.arrays import Array
@@ -35,6 +36,14 @@ _RESAMPLING: dict[int, Resize] = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: 
 _COLOURS = ((0, 0, 0), (255, 0, 0), (0, 255, 0), (0, 0, 255))
 
 
+@dataclass(frozen=True)
+class _Objects:
+    """What a model of objects answers, by the names that processors read."""
+
+    logits: torch.Tensor
+    pred_boxes: torch.Tensor
+
+
 class ImageProcessor:
     """The image processor of the folder ``path``. Raises ImportModelError if it cannot be loaded."""
 
@@ -53,12 +62,36 @@ class ImageProcessor:
         """Return what the model gets for uint8 pixels [images, height, width, 3] that have its own size already."""
         return self._process(list(pixels), do_resize=False, do_center_crop=False)
 
-    def describe_images(self, feed: str) -> ImageFacts:
-        """Return the section [image] of the input ``feed``. Raises ImportModelError if there is none that will do."""
+    def require_best_classes(self, count: int) -> None:
+        """Raise ImportModelError unless each object gets the best of ``count`` classes, and its probability.
+
+        Its box must be a centre and a size.
+        """
+        random = torch.Generator().manual_seed(0)
+        logits, boxes = torch.randn(1, 9, count + 1, generator=random), torch.rand(1, 9, 4, generator=random)
+        probabilities = logits.softmax(-1)[0, :, :-1]
+        corners = torch.cat([boxes[0, :, :2] - boxes[0, :, 2:] / 2, boxes[0, :, :2] + boxes[0, :, 2:] / 2], -1)
+        best = {"scores": probabilities.amax(-1), "labels": probabilities.argmax(-1), "boxes": corners}
+        try:
+            (found,) = self.processor.post_process_object_detection(_Objects(logits, boxes), threshold=0)
+            same = all(torch.allclose(found[name], value, atol=1e-5) for name, value in best.items())
+        except Exception:  # It may be of another task.
+            same = False
+        if not same:
+            raise ImportModelError(f"{self.name} finds objects in the model's answers in a way that is not supported.")
+
+    def describe_images(self, feed: str, may_pad: bool = False) -> ImageFacts:
+        """Return the section [image] of the input ``feed``. Raises ImportModelError if there is none that will do.
+
+        ``may_pad``: images of another aspect ratio may have edges around them, if the processor's sizes are different.
+        """
         pictures = list(make_photographs())
         wanted = [self._process([picture])[0] for picture in pictures]
-        if len({pixels.shape for pixels in wanted}) > 1:
+        padded = len({pixels.shape for pixels in wanted}) > 1
+        if padded and not may_pad:
             raise ImportModelError(f"{self.name} gives images of different sizes, and a function's model has one.")
+        if padded:
+            pictures, wanted = pictures[:1], wanted[:1]
         order, mean, scale = self._read_numbers()
         _, height, width = wanted[0].shape
         method = _RESAMPLING.get(self.processor.resample)
@@ -74,6 +107,9 @@ class ImageProcessor:
             mean=mean,
             resize=method,
         )
+        if padded:
+            colour = tuple(round(min(max(value, 0), 255)) for value in mean[::order])
+            image = replace(image, fit="contain", padding=colour)
         levels = [np.moveaxis(pixels[::order], 0, -1) / scale[::order] + mean[::order] for pixels in wanted]
         found = [measure_placement(placed, pictures, levels) for placed in self._list_placements(image)]
         best = min(found, key=lambda facts: facts.mean)
@@ -110,6 +146,8 @@ class ImageProcessor:
         short = size.shortest_edge or size.height or shorter
         part = getattr(self.processor, "crop_pct", None) or 1
         yield image
+        if image.fit == "contain":
+            return
         if size.height and size.height > image.height:
             yield replace(image, fit="stretch_exact", crop=round_number(image.height / size.height))
         for side in (short, int(short / part), int(256 / 224 * short)):  # The last is LeViT's.

@@ -45,6 +45,21 @@ LEVIT = {
     "key_dim": [8, 8, 8],
 }
 EFFICIENT = {"width_coefficient": 0.25, "depth_coefficient": 0.25, "image_size": SIDE, "hidden_dim": 320}
+DETR = {
+    "use_timm_backbone": False,
+    "backbone_config": {"model_type": "resnet", **STAGES, "embedding_size": 8, "out_features": ["stage4"]},
+    "d_model": 32,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 48,
+    "num_queries": 6,
+    "init_std": 0.5,
+    "init_xavier_std": 3.0,
+}
+OBJECTS = {"size": {"shortest_edge": SIDE, "longest_edge": 2 * SIDE}}
 WHOLE = {"size": {"height": SIDE, "width": SIDE}}
 MIDDLE = {"crop_size": {"height": SIDE, "width": SIDE}}
 SHORT = MIDDLE | {"size": {"shortest_edge": 72}}
@@ -67,14 +82,30 @@ MODELS: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "poolformer": (STAGES, "PoolFormer", MIDDLE | PART),
     "mobilevit": (MOBILE, "MobileViT", SHORT),
     "levit": (LEVIT, "Levit", MIDDLE | {"size": {"shortest_edge": SIDE}}),
+    "segformer": (STAGES | {"decoder_hidden_size": 16}, "Segformer", WHOLE),
+    "yolos": (TRANSFORMER | {"image_size": [64, 96], "num_detection_tokens": 6}, "Yolos", OBJECTS),
+    "detr": (DETR, "Detr", OBJECTS),
 }
 """The configuration of each architecture, and the class and the settings of its image processor."""
 
-EMBEDDINGS = ("vit", "dinov2", "clip_vision_model", "siglip_vision_model", "resnet", "poolformer")
-"""The architectures whose vectors are compared; those that only give vectors are here alone."""
 ARCHITECTURES = {"levit": "LevitForImageClassificationWithTeacher", "deit": "DeiTForImageClassification"}
 """Classes of architectures that have more than one for images' classes."""
-TASKS = {"classes": transformers.AutoModelForImageClassification, "embedding": transformers.AutoModel}
+TASKS = {
+    "classes": transformers.AutoModelForImageClassification,
+    "embedding": transformers.AutoModel,
+    "pixels": transformers.AutoModelForSemanticSegmentation,
+    "objects": transformers.AutoModelForObjectDetection,
+}
+BOTH = ("classes", "embedding")
+OTHERS = {
+    **dict.fromkeys(("vit", "dinov2", "resnet", "poolformer"), BOTH),
+    **dict.fromkeys(("clip_vision_model", "siglip_vision_model"), ("embedding",)),
+    **dict.fromkeys(("yolos", "detr"), ("objects",)),
+    "segformer": ("pixels",),
+}
+"""The tasks of architectures that are not compared for classes alone."""
+BUILT = {"pets": ("resnet", "classes"), "streets": ("segformer", "pixels"), "finds": ("yolos", "objects")}
+"""The folders that tests build."""
 
 
 def write_folder(folder: Path, kind: str, task: str, **settings: Any) -> None:
@@ -108,10 +139,18 @@ def settle(model: Any) -> None:
     model.eval()
 
 
-def ask_published(folder: Path) -> Any:
-    """Return the answers of the library's own pipeline to the photographs NAMES."""
-    pipeline = transformers.pipeline("image-classification", model=str(folder), device="cpu", dtype=torch.float32)
-    return [pipeline(str(PHOTOS / photo)) for photo in NAMES]
+def ask_published(folder: Path, task: str) -> Any:
+    """Return the answers of the library's own pipeline to the photographs NAMES; a class of each pixel for "pixels"."""
+    name, options = {
+        "classes": ("image-classification", {}),
+        "pixels": ("image-segmentation", {}),
+        "objects": ("object-detection", {"threshold": 0.0}),
+    }[task]
+    pipeline = transformers.pipeline(name, model=str(folder), device="cpu", dtype=torch.float32)
+    answers = [pipeline(str(PHOTOS / photo), **options) for photo in NAMES]
+    if task != "pixels":
+        return answers
+    return [sum((np.array(row["mask"]) > 0) * LABELS.index(row["label"]) for row in rows).tolist() for rows in answers]
 
 
 def agrees(folder: Path) -> bool:
@@ -120,32 +159,40 @@ def agrees(folder: Path) -> bool:
     The pixels of photographs must be those of its own processor, too.
     """
     model = open_transformers(folder)
-    (feed,) = model.ports.feeds
-    pixels = np.random.default_rng(0).standard_normal((3, *(feed.shape or ())[1:]), np.float32)
-    (wanted,) = model.answer([pixels])
-    (answer,) = jax.jit(make_channels_last(model.make_function()))(pixels)
-    largest = np.abs(wanted).max()
-    facts = model.ports.facts
-    near = facts is not None and facts.image is not None and facts.image.mean < 0.5
-    return bool(near and np.ptp(wanted, 0).max() > largest / 100 and np.abs(wanted - answer).max() < 1e-4 * largest)
+    assert model.ports.facts
+    known = model.ports.facts.image
+    assert known
+    shape = 3, 3, known.image.height, known.image.width
+    pixels = np.random.default_rng(0).standard_normal(shape, np.float32)
+    answers = jax.jit(make_channels_last(model.make_function()))(pixels)
+    same = [known.mean < 0.5]
+    for wanted, answer in zip(model.answer([pixels]), answers, strict=True):
+        largest = np.abs(wanted).max()
+        same += [np.ptp(wanted, 0).max() > largest / 100, np.abs(wanted - answer).max() < 1e-4 * largest]
+    return all(same)
 
 
 def main(folder: Path) -> None:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    write_folder(folder / "pets", "resnet", "classes")
-    (folder / "pets" / "answers.json").write_text(json.dumps([NAMES, ask_published(folder / "pets")]))
+    for name, (kind, task) in BUILT.items():
+        write_folder(folder / name, kind, task)
+        (folder / name / "answers.json").write_text(json.dumps([NAMES, ask_published(folder / name, task)]))
     write_folder(folder / "traits", "vit", "classes", problem_type="multi_label_classification")
     write_folder(folder / "vectors", "vit", "embedding")
     write_folder(folder / "blind", "vit", "classes")
     (folder / "blind" / "preprocessor_config.json").unlink()
+    write_folder(folder / "timm", "vit", "classes")
+    (folder / "timm" / "config.json").write_text('{"architecture": "resnet18", "pretrained_cfg": {}}')
     write_folder(folder / "any_size", "resnet", "classes")
-    settings = {"image_processor_type": "ViTImageProcessor", "do_resize": False}
-    (folder / "any_size" / "preprocessor_config.json").write_text(json.dumps(settings))
+    write_folder(folder / "several", "yolos", "objects")
+    for name, processor in (("any_size", "ViT"), ("several", "ConditionalDetr")):
+        settings = {"image_processor_type": f"{processor}ImageProcessor", "do_resize": False}
+        (folder / name / "preprocessor_config.json").write_text(json.dumps(settings))
     same = {}
     with TemporaryDirectory() as scratch:
         for kind in MODELS:
-            for task in ["classes"] * ("vision" not in kind) + ["embedding"] * (kind in EMBEDDINGS):
+            for task in OTHERS.get(kind, ("classes",)):
                 write_folder(Path(scratch) / kind / task, kind, task)
                 same[f"{kind} {task}"] = agrees(Path(scratch) / kind / task)
     assert MODELS.keys() == TESTED["images"].keys()

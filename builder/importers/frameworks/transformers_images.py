@@ -26,7 +26,7 @@ PIXELS = "pixel_values"
 _EXAMPLES = 2
 
 
-class _Classifier(torch.nn.Module):  # type: ignore[misc]
+class _ImageClassifier(torch.nn.Module):  # type: ignore[misc]
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
@@ -35,7 +35,7 @@ class _Classifier(torch.nn.Module):  # type: ignore[misc]
         return {"logits": self.model(pixel_values=pixel_values).logits}
 
 
-class _Embedder(torch.nn.Module):  # type: ignore[misc]
+class _ImageEmbedder(torch.nn.Module):  # type: ignore[misc]
     """The model's own pooling if it has one, else its first token, else the mean of all places.
 
     ``pooled``: whether the folder has the weights of the pooling.
@@ -90,13 +90,13 @@ def read_image_classifier(path: Path, trust: bool) -> TaskModel:
     model = load_weights(transformers.AutoModelForImageClassification, path, trust, ())
     facts = choose_activation(model.config)
     labels = () if facts.kind == "regression" else list_labels(model.config)
-    return make_image_task(path, _Classifier(model), {"logits": facts}, labels)
+    return make_image_task(path, _ImageClassifier(model), {"logits": facts}, labels)
 
 
 def read_image_embedder(path: Path, trust: bool) -> TaskModel:
     """Read a model that gives an image a vector."""
     model, missing = load_known_weights(transformers.AutoModel, path, trust, ["pooler."])
-    return make_image_task(path, _Embedder(model, not missing), {"embedding": AnswerFacts("embedding")}, ())
+    return make_image_task(path, _ImageEmbedder(model, not missing), {"embedding": AnswerFacts("embedding")}, ())
 
 
 def read_segmenter(path: Path, trust: bool) -> TaskModel:

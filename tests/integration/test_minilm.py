@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -73,6 +74,15 @@ def test_openais_client_gets_embeddings_that_mean_something(url: str) -> None:
     assert alike > 0.7 > 0.2 > unlike
     part = vectors[0][:64] / np.linalg.norm(vectors[0][:64])
     np.testing.assert_allclose(short["vectors"], [part], atol=1e-6)
+
+
+def test_the_search_of_the_tutorial(url: str) -> None:
+    page = (ROOT / "docs" / "hugging-face.md").read_text(encoding="utf-8")
+    (script,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (question,) = re.findall(r'`python search.py "(.*?)"`', page)
+    command = [sys.executable, "-c", script.replace(pages.ADDRESS, url), question]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "library" in done.stdout.splitlines()[0]
 
 
 @pytest.mark.parametrize("command", pages.served_commands("docs/text.md"))

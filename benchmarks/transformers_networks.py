@@ -60,11 +60,13 @@ class TransformersNetwork(ModelFile):
             f'[[feeds]]\nname = "{name}"\nshape = [{self.batch}, {self.length}]\n'
             for name in (("input_ids", "attention_mask") if self.length else ())
         )
+        # Samples are texts, as ONNX Runtime's operators for BERT take it that padding is only at the end.
+        text = f'[text]\ntokenizer = "{folder}/tokenizer.json"\n' if self.length else ""
         toml = self.folder / "model.toml"
         toml.parent.mkdir(parents=True, exist_ok=True)
         toml.write_text(
             f'[model]\nsource = "{folder}"\nformat = "transformers"\nname = "{self.key}"\nbatch = {self.batch}\n'
-            f'{feeds}[weights]\nplace = "image"\n'
+            f'{feeds}{text}[weights]\nplace = "image"\n'
         )
         return read_spec(toml)
 

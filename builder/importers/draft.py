@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -265,8 +266,17 @@ def _draft_text_input(ports: ModelPorts, folder: Path, notes: dict[str, str]) ->
         return replace(text, pad=known)
     if vocabulary.is_file():
         notes["text"] = f"Found beside the model: {vocabulary.name}. Check lowercase: a cased model wants false."
-        return TextSpec(None, vocabulary)
+        return TextSpec(None, vocabulary, lowercase=_reads_lowercase(folder))
     return None
+
+
+def _reads_lowercase(folder: Path) -> bool:
+    """Return what a model's own files say of the tokenizer of its vocab.txt; BERT's default is True."""
+    try:
+        settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+        return settings.get("do_lower_case", True) is not False
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return True
 
 
 def _choose_weights(count: int, notes: dict[str, str]) -> Weights:

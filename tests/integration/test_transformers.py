@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,17 @@ def test_other_answers(folders: Path, name: str, lines: list[str], tmp_path: Pat
     assert all(line in toml.read_text() for line in lines)
 
 
+def test_a_cased_vocabulary(folders: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(folders / "names", tmp_path / "cased")
+    pieces = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
+    (folder / "vocab.txt").write_text("\n".join(sorted(pieces, key=pieces.__getitem__)))
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False}))
+    toml = tmp_path / "model.toml"
+    assert main(["init", str(folder), "--output", str(toml)]) == 0
+    assert "lowercase = false" in toml.read_text()
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -114,6 +126,7 @@ def test_other_answers(folders: Path, name: str, lines: list[str], tmp_path: Pat
         ("instructor", "leaves out the prompt's tokens"),
         ("odd", "has steps that are not known here, of Transformer, Tanh"),
         ("sparse", "is a SparseEncoder of sentence-transformers"),
+        ("gaps", "no name for class 1"),
     ],
 )
 def test_what_is_refused(folders: Path, name: str, said: str, tmp_path: Path, capsys: Any) -> None:

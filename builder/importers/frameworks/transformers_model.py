@@ -65,7 +65,13 @@ def open_task(path: Path, trust: bool = False, signature: str | None = None) -> 
         return read_tower(path, trust, config, signature)
     if signature is not None:
         raise ImportModelError(f"{path.name} has no signatures: write none.")
-    return _choose_reader(path, config)(path, trust)
+    read = _choose_reader(path, config)
+    try:
+        return read(path, trust)
+    except ImportModelError:
+        raise
+    except Exception as error:  # The libraries take for granted what a folder's files say.
+        raise ImportModelError(f"{path.name} cannot be read: {describe_error(error)}. {HOW_TO_EXPORT}.") from error
 
 
 def _read_config(path: Path) -> Any:

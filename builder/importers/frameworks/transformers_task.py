@@ -129,7 +129,10 @@ def count_parameters(module: torch.nn.Module) -> int:
 
 
 def list_labels(config: Any) -> tuple[str, ...]:
-    """Return the names of a model's classes, in their order."""
+    """Return the names of a model's classes, in their order. Raises ImportModelError if one has none."""
+    for number in range(config.num_labels):
+        if number not in config.id2label:
+            raise ImportModelError(f"config.json has no name for class {number} in id2label: add it there.")
     return tuple(str(config.id2label[number]) for number in range(config.num_labels))
 
 

@@ -217,6 +217,7 @@ def main(folder: Path) -> None:
     write_folder(folder / "unmasked", "convbert", "classes")
     write_changed(folder, "headless", "sentences", "config.json", architectures=["BertForTokenClassification"])
     write_changed(folder, "writer", "sentences", "config.json", architectures=["GPT2LMHeadModel"])
+    write_changed(folder, "gaps", "moods", "config.json", id2label={"0": "sad", "2": "so-so", "5": "glad"})
     same = {name: agrees(folder / name) for name in (*BUILT, "many", "number", "pairs", "inference")}
     with TemporaryDirectory() as scratch:
         for encoder in ENCODERS:

@@ -9,7 +9,12 @@ import numpy as np
 from builder.base.errors import ImportModelError
 from builder.config import ImageSpec
 from builder.config.schema import Resize
-from builder.importers.frameworks.placed_photographs import FAR, make_photographs, measure_placement, round_numbers
+from builder.importers.frameworks.placed_photographs import (
+    make_photographs,
+    measure_placement,
+    require_near,
+    round_numbers,
+)
 from builder.importers.ports import ImageFacts
 
 HOW_TO_EXPORT = "Load it in Python with KerasHub, write `task.export(folder)`, and name that folder, a SavedModel"
@@ -55,13 +60,8 @@ def describe_images(name: str, converter: Any, feed: str, channels: int) -> Imag
     )
     photographs = [photograph.convert("L" if channels == 1 else "RGB") for photograph in make_photographs()]
     levels = [np.asarray(converter(_read_pixels(photograph))) for photograph in photographs]
-    found = measure_placement(image, photographs, [(pixels - offset) / scale for pixels in levels])
-    if found.mean > FAR:
-        raise ImportModelError(
-            f"{name}: its {type(converter).__name__} places images as no section [image] can: photographs are off by "
-            f"{found.mean:.0f} of 255 levels, on average."
-        )
-    return found
+    facts = measure_placement(image, photographs, [(pixels - offset) / scale for pixels in levels])
+    return require_near(facts, f"{name}: its {type(converter).__name__}")
 
 
 def _read_pixels(photograph: Any) -> Any:

@@ -49,14 +49,17 @@ def open_keras_hub(path: Path) -> FrameworkModel:
         origin=f"read by KerasHub {keras_hub.__version__}",
     )
 
-    def call(images: Any) -> list[Any]:
+    def call_task(images: Any) -> list[Any]:
         return [task(images, training=False)]
 
     def answer(feeds: Sequence[Array]) -> list[Array]:
-        return [np.asarray(value) for value in call(*feeds)]
+        return [np.asarray(value) for value in call_task(*feeds)]
 
     return FrameworkModel(
-        ports, lambda: call, answer, process_images=lambda pixels: np.asarray(task.preprocessor(pixels), np.float32)
+        ports,
+        lambda: call_task,
+        answer,
+        process_images=lambda pixels: np.asarray(task.preprocessor(pixels), np.float32),
     )
 
 

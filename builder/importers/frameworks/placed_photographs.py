@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image
 
 from builder.base.arrays import Array
+from builder.base.errors import ImportModelError
 from builder.config import ImageSpec
 from builder.importers.ports import ImageFacts
 from builder.importers.samples.golden_inputs import PHOTOGRAPHS
@@ -17,7 +18,7 @@ from builder.importers.samples.labelled_samples import decode_image
 from handler import description as _description  # noqa: F401 - ``decode_image`` needs both, and a job in the sandbox
 from handler import image as _image  # noqa: F401 - may not read the function's folder later.
 
-FAR = 3.0
+_FAR = 3.0
 """Levels by which photographs are off on average if they are placed wrongly; right ones are off by less than 1."""
 
 _SIZES = ((450, 300), (512, 500), (300, 450), (97, 130))
@@ -39,6 +40,16 @@ def measure_placement(image: ImageSpec, photographs: Sequence[Any], levels: Sequ
         photograph.save(file, "PNG")
         errors.append(np.abs(decode_image(file.getvalue(), image) - wanted))
     return ImageFacts(image, float(np.mean(errors)), float(np.max(errors)))
+
+
+def require_near(facts: ImageFacts, who: str) -> ImageFacts:
+    """Return ``facts``. Raises ImportModelError, about the processor ``who``, if it places photographs elsewhere."""
+    if facts.mean > _FAR:
+        raise ImportModelError(
+            f"{who} places images as no section [image] can: photographs are off by {facts.mean:.0f} of 255 levels, on "
+            "average."
+        )
+    return facts
 
 
 def round_numbers(values: Array) -> tuple[float, ...]:

@@ -80,11 +80,11 @@ def _repeat_padding(convolve: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``convolve`` for a padding that is one number for all sides; torchax would write into PyTorch's list."""
 
     @functools.wraps(convolve)
-    def repeat(x: Any, weight: Any, bias: Any, stride: Any, padding: Sequence[int], *arguments: Any) -> Any:
+    def convolve_padded(x: Any, weight: Any, bias: Any, stride: Any, padding: Sequence[int], *arguments: Any) -> Any:
         sides = [*padding] * (weight.ndim - 2) if len(padding) == 1 else padding
         return convolve(x, weight, bias, stride, sides, *arguments)
 
-    return repeat
+    return convolve_padded
 
 
 def _list_unchecked_decompositions() -> dict[Any, Callable[..., Any]]:

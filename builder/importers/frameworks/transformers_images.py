@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,60 +25,45 @@ from builder.importers.ports import AnswerFacts, GraphFacts
 PIXELS = "pixel_values"
 
 _EXAMPLES = 2
+_Results = dict[str, torch.Tensor]
 
 
-class _ImageClassifier(torch.nn.Module):  # type: ignore[misc]
-    def __init__(self, model: Any) -> None:
+class _ImageModel(torch.nn.Module):  # type: ignore[misc]
+    """A ``model`` of pixels, with the results that ``read`` finds in its answer to them."""
+
+    def __init__(self, model: Any, read: Callable[[Any, Any], _Results]) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.read = model, read
 
-    def forward(self, pixel_values: Any) -> dict[str, Any]:
-        return {"logits": self.model(pixel_values=pixel_values).logits}
+    def forward(self, pixel_values: Any) -> _Results:
+        return self.read(self.model(pixel_values=pixel_values), pixel_values)
 
 
-class _ImageEmbedder(torch.nn.Module):  # type: ignore[misc]
-    """The model's own pooling if it has one, else its first token, else the mean of all places.
+def _read_logits(answer: Any, _: Any) -> _Results:
+    return {"logits": answer.logits}
 
-    ``pooled``: whether the folder has the weights of the pooling.
+
+def _read_vector(answer: Any, _: Any, *, pooled: bool, has_class: bool) -> _Results:
+    """Return the model's own pooling if it has one, else its first token, else the mean of all places.
+
+    ``pooled``: whether the folder has the weights of the pooling. ``has_class``: whether the first token is a class's.
     """
-
-    def __init__(self, model: Any, pooled: bool) -> None:
-        super().__init__()
-        self.model, self.pooled = model, pooled
-        self.has_class = any(name.endswith("cls_token") for name, _ in model.named_parameters())
-
-    def forward(self, pixel_values: Any) -> dict[str, Any]:
-        found = self.model(pixel_values=pixel_values)
-        pooled, hidden = getattr(found, "pooler_output", None), found.last_hidden_state
-        if pooled is not None and self.pooled:
-            return {"embedding": pooled.flatten(1)}
-        if hidden.ndim == 3:
-            return {"embedding": hidden[:, 0] if self.has_class else hidden.mean(1)}
-        return {"embedding": hidden.mean((2, 3))}
+    vector, hidden = getattr(answer, "pooler_output", None), answer.last_hidden_state
+    if vector is not None and pooled:
+        return {"embedding": vector.flatten(1)}
+    if hidden.ndim == 3:
+        return {"embedding": hidden[:, 0] if has_class else hidden.mean(1)}
+    return {"embedding": hidden.mean((2, 3))}
 
 
-class _Segmenter(torch.nn.Module):  # type: ignore[misc]
-    """Scores of classes for each pixel of the model's image, as published code resizes them before it chooses one."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, pixel_values: Any) -> dict[str, Any]:
-        logits = self.model(pixel_values=pixel_values).logits
-        return {"scores": torch.nn.functional.interpolate(logits, pixel_values.shape[2:], mode="bilinear")}
+def _read_pixel_scores(answer: Any, pixels: Any) -> _Results:
+    """Return scores for each pixel of the model's image, as published code resizes them before it chooses a class."""
+    return {"scores": torch.nn.functional.interpolate(answer.logits, pixels.shape[2:], mode="bilinear")}
 
 
-class _Detector(torch.nn.Module):  # type: ignore[misc]
-    """Boxes of objects, and the probabilities of their classes; the last class of the model stands for no object."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, pixel_values: Any) -> dict[str, Any]:
-        found = self.model(pixel_values=pixel_values)
-        return {"boxes": found.pred_boxes, "scores": found.logits.softmax(-1)[..., :-1]}
+def _read_objects(answer: Any, _: Any) -> _Results:
+    """Return boxes, and the probabilities of their classes; the last class of the model stands for no object."""
+    return {"boxes": answer.pred_boxes, "scores": answer.logits.softmax(-1)[..., :-1]}
 
 
 def takes_images(architecture: str) -> bool:
@@ -90,26 +76,30 @@ def read_image_classifier(path: Path, trust: bool) -> TaskModel:
     model = load_weights(transformers.AutoModelForImageClassification, path, trust, ())
     facts = choose_activation(model.config)
     labels = () if facts.kind == "regression" else list_labels(model.config)
-    return make_image_task(path, _ImageClassifier(model), {"logits": facts}, labels)
+    return make_image_task(path, _ImageModel(model, _read_logits), {"logits": facts}, labels)
 
 
 def read_image_embedder(path: Path, trust: bool) -> TaskModel:
     """Read a model that gives an image a vector."""
     model, missing = load_known_weights(transformers.AutoModel, path, trust, ["pooler."])
-    return make_image_task(path, _ImageEmbedder(model, not missing), {"embedding": AnswerFacts("embedding")}, ())
+    has_class = any(name.endswith("cls_token") for name, _ in model.named_parameters())
+    module = _ImageModel(model, partial(_read_vector, pooled=not missing, has_class=has_class))
+    return make_image_task(path, module, {"embedding": AnswerFacts("embedding")}, ())
 
 
 def read_segmenter(path: Path, trust: bool) -> TaskModel:
     """Read a model that gives each pixel of an image a class."""
     model = load_weights(transformers.AutoModelForSemanticSegmentation, path, trust, ())
-    return make_image_task(path, _Segmenter(model), {"scores": AnswerFacts("segmentation")}, list_labels(model.config))
+    return make_image_task(
+        path, _ImageModel(model, _read_pixel_scores), {"scores": AnswerFacts("segmentation")}, list_labels(model.config)
+    )
 
 
 def read_detector(path: Path, trust: bool) -> TaskModel:
     """Read a model that gives an image boxes of objects."""
     model = load_weights(transformers.AutoModelForObjectDetection, path, trust, ())
     answers = {"boxes": AnswerFacts("detection", scores="scores")}
-    return make_image_task(path, _Detector(model), answers, list_labels(model.config))
+    return make_image_task(path, _ImageModel(model, _read_objects), answers, list_labels(model.config))
 
 
 IMAGE_READERS: Mapping[str, Callable[[Path, bool], TaskModel]] = {

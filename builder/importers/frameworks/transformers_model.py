@@ -61,13 +61,12 @@ def open_task(path: Path, trust: bool = False, signature: str | None = None) -> 
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
     transformers.logging.disable_progress_bar()
     config = _read_config(path)
-    if list_towers(config):
-        return read_tower(path, trust, config, signature)
-    if signature is not None:
-        raise ImportModelError(f"{path.name} has no signatures: write none.")
-    read = _choose_reader(path, config)
     try:
-        return read(path, trust)
+        if list_towers(config):
+            return read_tower(path, trust, config, signature)
+        if signature is not None:
+            raise ImportModelError(f"{path.name} has no signatures: write none.")
+        return _choose_reader(path, config)(path, trust)
     except ImportModelError:
         raise
     except Exception as error:  # The libraries take for granted what a folder's files say.

@@ -22,9 +22,9 @@ from builder.base.escape import describe_error
 from builder.config import ImageSpec
 from builder.config.schema import Resize
 from builder.importers.frameworks.placed_photographs import (
-    FAR,
     make_photographs,
     measure_placement,
+    require_near,
     round_number,
     round_numbers,
 )
@@ -60,7 +60,7 @@ class ImageProcessor:
 
     def process_images(self, pixels: Array) -> Array:
         """Return what the model gets for uint8 pixels [images, height, width, 3] that have its own size already."""
-        return self._process(list(pixels), do_resize=False, do_center_crop=False)
+        return self._process_pictures(list(pixels), do_resize=False, do_center_crop=False)
 
     def require_best_classes(self, count: int) -> None:
         """Raise ImportModelError unless each object gets the best of ``count`` classes, and its probability.
@@ -86,7 +86,7 @@ class ImageProcessor:
         ``may_pad``: images of another aspect ratio may have edges around them, if the processor's sizes are different.
         """
         pictures = list(make_photographs())
-        wanted = [self._process([picture])[0] for picture in pictures]
+        wanted = [self._process_pictures([picture])[0] for picture in pictures]
         padded = len({pixels.shape for pixels in wanted}) > 1
         if padded and not may_pad:
             raise ImportModelError(f"{self.name} gives images of different sizes, and a function's model has one.")
@@ -112,15 +112,9 @@ class ImageProcessor:
             image = replace(image, fit="contain", padding=colour)
         levels = [np.moveaxis(pixels[::order], 0, -1) / scale[::order] + mean[::order] for pixels in wanted]
         found = [measure_placement(placed, pictures, levels) for placed in self._list_placements(image)]
-        best = min(found, key=lambda facts: facts.mean)
-        if best.mean > FAR:
-            raise ImportModelError(
-                f"{self.name} places images as no section [image] can: photographs are off by {best.mean:.0f} of 255 "
-                "levels, on average."
-            )
-        return best
+        return require_near(min(found, key=lambda facts: facts.mean), self.name)
 
-    def _process(self, images: Sequence[Any], **options: bool) -> Array:
+    def _process_pictures(self, images: Sequence[Any], **options: bool) -> Array:
         try:
             made = self.processor(images=images, return_tensors="np", input_data_format="channels_last", **options)
             return np.asarray(made["pixel_values"], np.float32)

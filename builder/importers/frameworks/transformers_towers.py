@@ -41,19 +41,19 @@ class _Tower(torch.nn.Module):  # type: ignore[misc]
         super().__init__()
         self.encoder, self.projection = encoder, projection
 
-    def embed(self, **inputs: Any) -> dict[str, Any]:
+    def embed_inputs(self, **inputs: Any) -> dict[str, Any]:
         vectors = self.projection(self.encoder(**inputs).pooler_output)
         return {"embedding": torch.nn.functional.normalize(vectors, dim=-1)}
 
 
 class _TextTower(_Tower):
     def forward(self, input_ids: Any, attention_mask: Any = None) -> dict[str, Any]:
-        return self.embed(input_ids=input_ids, attention_mask=attention_mask)
+        return self.embed_inputs(input_ids=input_ids, attention_mask=attention_mask)
 
 
 class _ImageTower(_Tower):
     def forward(self, pixel_values: Any) -> dict[str, Any]:
-        return self.embed(pixel_values=pixel_values)
+        return self.embed_inputs(pixel_values=pixel_values)
 
 
 def list_towers(config: Any) -> tuple[str, ...]:
@@ -79,15 +79,17 @@ def read_tower(path: Path, trust: bool, config: Any, signature: str | None) -> T
 
 def _make_task(path: Path, model: Any, tower: str) -> TaskModel:
     if tower == IMAGE:
-        return make_image_task(path, _ImageTower(model.vision_model, _find(model, "visual_projection")), _ANSWERS, ())
-    module = _TextTower(model.text_model, _find(model, "text_projection"))
+        return make_image_task(
+            path, _ImageTower(model.vision_model, _find_projection(model, "visual_projection")), _ANSWERS, ()
+        )
+    module = _TextTower(model.text_model, _find_projection(model, "text_projection"))
     tokenizer, longest = _load_tokenizer(path), model.text_model.config.max_position_embeddings
     if not isinstance(model, transformers.SiglipModel):
         return make_text_task(module, tokenizer, count_words(model.text_model), longest, _ANSWERS)
     return _make_full_task(module, tokenizer, longest)
 
 
-def _find(model: Any, projection: str) -> torch.nn.Module:
+def _find_projection(model: Any, projection: str) -> torch.nn.Module:
     return getattr(model, projection, None) or torch.nn.Identity()
 
 

@@ -13,11 +13,8 @@ import pytest
 
 from builder.base.errors import ImportModelError
 from builder.cli import main
-from builder.package.bundle import Bundle
 from tests.conftest import ROOT
-from tests.support.framework_scripts import run_script
-from tests.support.function import served
-from tests.support.models import empty_project
+from tests.support.published_folders import ask_service, build_service, check_refusal, write_folders
 
 pytestmark = [pytest.mark.integration, pytest.mark.network, pytest.mark.full]
 
@@ -25,33 +22,29 @@ pytestmark = [pytest.mark.integration, pytest.mark.network, pytest.mark.full]
 @pytest.fixture(scope="module")
 def presets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with what ``keras_hub_cases`` leaves."""
-    folder = tmp_path_factory.mktemp("presets")
-    said = run_script("keras_hub", "keras_hub_cases.py", folder)
-    assert said.splitlines()[-1] == "11 of 11 agree", said
-    return folder
+    return write_folders("keras_hub", "keras_hub_cases.py", 11, tmp_path_factory.mktemp("presets"))
 
 
 def test_classes_of_images(presets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     names, wanted = json.loads((presets / "pets" / "answers.json").read_text())
-    project = empty_project(tmp_path, monkeypatch)
-    assert main(["new", str(tmp_path / "service"), "--from", str(presets / "pets")]) == 0
-    toml = tmp_path / "service" / "model.toml"
-    written = toml.read_text()
-    assert all(line in written for line in ('fit = "cover"', 'resize = "bicubic"', 'activation = "softmax"'))
-    toml.write_text(f'{written}labels = ["a", "b", "c", "d", "e"]\n')
-    assert main(["bundle", str(toml), "--in", "host"]) == 0
+
+    def edit(toml: str) -> str:
+        assert all(line in toml for line in ('fit = "cover"', 'resize = "bicubic"', 'activation = "softmax"'))
+        return f'{toml}labels = ["a", "b", "c", "d", "e"]\n'
+
+    library = build_service(presets / "pets", tmp_path, monkeypatch, edit)
     files = [base64.b64encode((ROOT / "tests" / "data" / name).read_bytes()).decode() for name in names]
-    (answer,) = served(Bundle.load(project.dist / "service").library, {"images": files}).answers
-    for own, published in zip(answer["predictions"], wanted, strict=True):
-        chances = {row["label"]: row["probability"] for row in own["service"]}
+    for own, published in zip(ask_service(library, {"images": files}), wanted, strict=True):
+        chances = {row["label"]: row["probability"] for row in own}
         np.testing.assert_allclose([chances[label] for label in "abcde"], published, atol=0.005)
-    toml.write_text(re.sub("scale = .*", "scale = 1.0", written))
+    toml = tmp_path / "service" / "model.toml"
+    toml.write_text(re.sub("scale = .*", "scale = 1.0", toml.read_text()))
     assert main(["bundle", str(toml), "--in", "host"]) == ImportModelError.exit_code
     assert "[image] and the model's own image processor make different numbers" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "reason"),
     [
         ("backbone", "backbone is ResNetBackbone alone, without a task"),
         ("texts", "the task BertTextClassifier is not supported"),
@@ -63,7 +56,5 @@ def test_classes_of_images(presets: Path, tmp_path: Path, monkeypatch: pytest.Mo
         ("registered", "needs code besides Keras' own, which is not run: Block"),
     ],
 )
-def test_what_is_refused(presets: Path, name: str, said: str, tmp_path: Path, capsys: Any) -> None:
-    command = ["init", str(presets / name), "--output", str(tmp_path / "model.toml")]
-    assert main(command) == ImportModelError.exit_code
-    assert said in capsys.readouterr().err
+def test_refusal(presets: Path, name: str, reason: str, capsys: Any) -> None:
+    check_refusal(presets / name, reason, capsys)

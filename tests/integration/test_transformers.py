@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.base.errors import ImportModelError
-from builder.cli import main
-from builder.package.bundle import Bundle
-from tests.support.framework_scripts import run_script
-from tests.support.function import served
-from tests.support.models import empty_project
+from tests.support.published_folders import (
+    ask_service,
+    build_service,
+    check_refusal,
+    draft_model,
+    write_folders,
+)
 
 pytestmark = [pytest.mark.integration, pytest.mark.network, pytest.mark.full]
 
@@ -24,32 +25,21 @@ pytestmark = [pytest.mark.integration, pytest.mark.network, pytest.mark.full]
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with what ``transformers_cases`` leaves."""
-    folder = tmp_path_factory.mktemp("transformers")
-    said = run_script("transformers", "transformers_cases.py", folder)
-    assert said.splitlines()[-1] == "20 of 20 agree", said
-    return folder
+    return write_folders("transformers", "transformers_cases.py", 20, tmp_path_factory.mktemp("transformers"))
 
 
 def build(model: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, feeds: int = 2) -> Path:
-    """Return the library of the project that ``coldforge new`` writes for ``model``, for one batch only."""
-    project = empty_project(folder, monkeypatch)
-    assert main(["new", str(folder / "service"), "--from", str(model)]) == 0
-    toml = folder / "service" / "model.toml"
-    written = toml.read_text()
-    assert written.count("shapes = [[1, 16], [1, 64]]") == feeds
-    toml.write_text(re.sub(r"batch = \[1, .*\]", "batch = 1", written))
-    assert main(["bundle", str(toml), "--in", "host"]) == 0
-    return Bundle.load(project.dist / "service").library
+    """Return the library of a new project for ``model``, for one batch only."""
+
+    def edit(toml: str) -> str:
+        assert toml.count("shapes = [[1, 16], [1, 64]]") == feeds
+        return re.sub(r"batch = \[1, .*\]", "batch = 1", toml)
+
+    return build_service(model, folder, monkeypatch, edit)
 
 
 def ask(library: Path, texts: list[str], **more: Any) -> list[Any]:
-    return send(library, {"texts": texts, **more})
-
-
-def send(library: Path, request: dict[str, Any]) -> list[Any]:
-    (answer,) = served(library, request).answers
-    assert "predictions" in answer, answer
-    return [prediction["service"] for prediction in answer["predictions"]]
+    return ask_service(library, {"texts": texts, **more})
 
 
 def test_embeddings(folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +73,7 @@ def test_scores_of_pairs(folders: Path, tmp_path: Path, monkeypatch: pytest.Monk
     firsts, seconds = map(list, zip(*pairs, strict=True))
     np.testing.assert_allclose(ask(library, firsts, text_pairs=seconds), np.array(scores)[:, None], atol=1e-5)
     request = {"text": firsts[1], "text_pairs": firsts[:5]}
-    np.testing.assert_allclose(send(library, request), np.array(ranked)[:, None], atol=1e-5)
+    np.testing.assert_allclose(ask_service(library, request), np.array(ranked)[:, None], atol=1e-5)
 
 
 def test_classes_of_pairs(folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,9 +91,8 @@ def test_classes_of_pairs(folders: Path, tmp_path: Path, monkeypatch: pytest.Mon
     [("many", ['kind = "classification"', 'activation = "sigmoid"']), ("number", ['kind = "regression"'])],
 )
 def test_other_answers(folders: Path, name: str, lines: list[str], tmp_path: Path) -> None:
-    toml = tmp_path / "model.toml"
-    assert main(["init", str(folders / name), "--output", str(toml)]) == 0
-    assert all(line in toml.read_text() for line in lines)
+    written = draft_model(folders / name, tmp_path)
+    assert all(line in written for line in lines)
 
 
 def test_a_cased_vocabulary(folders: Path, tmp_path: Path) -> None:
@@ -112,13 +101,11 @@ def test_a_cased_vocabulary(folders: Path, tmp_path: Path) -> None:
     (folder / "vocab.txt").write_text("\n".join(sorted(pieces, key=pieces.__getitem__)))
     (folder / "tokenizer.json").unlink()
     (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False}))
-    toml = tmp_path / "model.toml"
-    assert main(["init", str(folder), "--output", str(toml)]) == 0
-    assert "lowercase = false" in toml.read_text()
+    assert "lowercase = false" in draft_model(folder, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "reason"),
     [
         ("headless", "has no weights for classifier.bias, classifier.weight"),
         ("writer", "GPT2LMHeadModel is not supported"),
@@ -127,9 +114,8 @@ def test_a_cased_vocabulary(folders: Path, tmp_path: Path) -> None:
         ("odd", "has steps that are not known here, of Transformer, Tanh"),
         ("sparse", "is a SparseEncoder of sentence-transformers"),
         ("gaps", "no name for class 1"),
+        ("merges", "has no tokenizer.json"),
     ],
 )
-def test_what_is_refused(folders: Path, name: str, said: str, tmp_path: Path, capsys: Any) -> None:
-    command = ["init", str(folders / name), "--output", str(tmp_path / "model.toml")]
-    assert main(command) == ImportModelError.exit_code
-    assert said in capsys.readouterr().err
+def test_refusal(folders: Path, name: str, reason: str, capsys: Any) -> None:
+    check_refusal(folders / name, reason, capsys)

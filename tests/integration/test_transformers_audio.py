@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.base.errors import ImportModelError
-from builder.cli import main
-from builder.package.bundle import Bundle
-from tests.support.framework_scripts import run_script
-from tests.support.function import served
-from tests.support.models import empty_project
+from tests.support.published_folders import (
+    ask_service,
+    build_service,
+    check_refusal,
+    draft_model,
+    write_folders,
+)
 from tests.support.sounds import tune, wav
 
 pytestmark = [pytest.mark.integration, pytest.mark.network, pytest.mark.full]
@@ -27,25 +28,18 @@ SAMPLES = tune(2 * WINDOW, 1, 16) / 32_768
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with what ``transformers_audio_cases`` leaves."""
-    folder = tmp_path_factory.mktemp("transformers")
-    said = run_script("transformers", "transformers_audio_cases.py", folder)
-    assert said.splitlines()[-1] == "13 of 13 agree", said
-    return folder
+    return write_folders("transformers", "transformers_audio_cases.py", 13, tmp_path_factory.mktemp("transformers"))
 
 
 def ask(model: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, length: str, own: str, samples: Any) -> list[Any]:
     """Return what the function of the drafted project answers to a WAV file, with its ``own`` length of windows."""
-    project = empty_project(folder, monkeypatch)
-    assert main(["new", str(folder / "service"), "--from", str(model)]) == 0
-    toml = folder / "service" / "model.toml"
-    written = toml.read_text()
-    assert written.count(f"length = {length}\n") == 1
-    toml.write_text(written.replace(f"length = {length}\n", f"length = {own}\n"))
-    assert main(["bundle", str(toml), "--in", "host"]) == 0
-    recording = base64.b64encode(wav("s16", samples, RATE)).decode()
-    (answer,) = served(Bundle.load(project.dist / "service").library, {"audio": recording}).answers
-    assert "predictions" in answer, answer
-    return [prediction["service"] for prediction in answer["predictions"]]
+
+    def edit(toml: str) -> str:
+        assert toml.count(f"length = {length}\n") == 1
+        return toml.replace(f"length = {length}\n", f"length = {own}\n")
+
+    library = build_service(model, folder, monkeypatch, edit)
+    return ask_service(library, {"audio": base64.b64encode(wav("s16", samples, RATE)).decode()})
 
 
 def check_scores(answers: list[Any], path: Path) -> None:
@@ -72,13 +66,10 @@ def test_short_recording(folders: Path, tmp_path: Path, monkeypatch: pytest.Monk
     [("many", ['activation = "sigmoid"', "length = 48000"]), ("vectors", ['kind = "embedding"', "rate = 16000"])],
 )
 def test_other_answers(folders: Path, name: str, lines: list[str], tmp_path: Path) -> None:
-    toml = tmp_path / "model.toml"
-    assert main(["init", str(folders / name), "--output", str(toml)]) == 0
-    assert all(line in toml.read_text() for line in lines)
+    written = draft_model(folders / name, tmp_path)
+    assert all(line in written for line in lines)
 
 
 def test_missing_extractor(folders: Path, tmp_path: Path, capsys: Any) -> None:
     (folders / "many" / "preprocessor_config.json").rename(tmp_path / "elsewhere.json")
-    command = ["init", str(folders / "many"), "--output", str(tmp_path / "model.toml")]
-    assert main(command) == ImportModelError.exit_code
-    assert "preprocessor_config.json says what the model takes" in capsys.readouterr().err
+    check_refusal(folders / "many", "preprocessor_config.json says what the model takes", capsys)

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.base.errors import ImportModelError
 from builder.cli import main
 from builder.package.bundle import Bundle
 from tests.conftest import ROOT
-from tests.support.framework_scripts import run_script
 from tests.support.function import served
 from tests.support.models import empty_project
+from tests.support.published_folders import check_refusal, write_folders
 
 pytestmark = [pytest.mark.integration, pytest.mark.network, pytest.mark.full]
 
@@ -28,10 +27,7 @@ PHOTOGRAPH = ROOT / "tests" / "data" / "coffee.jpg"
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with what ``transformers_tower_cases`` leaves."""
-    folder = tmp_path_factory.mktemp("transformers")
-    said = run_script("transformers", "transformers_tower_cases.py", folder)
-    assert said.splitlines()[-1] == "5 of 5 agree", said
-    return folder
+    return write_folders("transformers", "transformers_tower_cases.py", 5, tmp_path_factory.mktemp("transformers"))
 
 
 @pytest.mark.parametrize("kind", ["clip", "siglip"])
@@ -55,18 +51,16 @@ def test_towers(folders: Path, kind: str, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("name", "signature", "said"),
+    ("name", "signature", "reason"),
     [
         ("clip", "sound", 'has no signature "sound": write image or text'),
         ("alone", "image", 'has no signature "image": write text'),
         ("modules", "text", "with modules of sentence-transformers"),
     ],
 )
-def test_what_is_refused(folders: Path, name: str, signature: str, said: str, tmp_path: Path, capsys: Any) -> None:
+def test_refusal(folders: Path, name: str, signature: str, reason: str, tmp_path: Path, capsys: Any) -> None:
     model = tmp_path / name
     shutil.copytree(folders / ("clip" if name == "modules" else name), model)
     if name == "modules":
         (model / "modules.json").write_text("[]")
-    command = ["init", str(model), "--signature", signature, "--output", str(tmp_path / "model.toml")]
-    assert main(command) == ImportModelError.exit_code
-    assert said in capsys.readouterr().err
+    check_refusal(model, reason, capsys, "--signature", signature)

@@ -61,7 +61,7 @@ def test_classes_of_pixels(folders: Path, tmp_path: Path, monkeypatch: pytest.Mo
 def test_objects_in_images(folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names, answers = json.loads((folders / "finds" / "answers.json").read_text())
     at = names.index("coffee.jpg")  # Others are not 3 : 2, and have edges here.
-    (own,) = ask(build_service(folders / "finds", tmp_path, monkeypatch), names[at : at + 1], "boxes", threshold=0.0)
+    (own,) = ask(build_service(folders / "finds", tmp_path, monkeypatch), names[at : at + 1], "objects", threshold=0.0)
     wanted = sorted(answers[at], key=lambda row: -row["score"])
     assert [row["label"] for row in own] == [row["label"] for row in wanted]
     np.testing.assert_allclose([row["score"] for row in own], [row["score"] for row in wanted], atol=1e-4)

@@ -173,6 +173,17 @@ def write_ranker(folder: Path, encoder: str, name: str, **settings: Any) -> None
     (folder / "answers.json").write_text(json.dumps([PAIRS, *answers], default=float))
 
 
+def split_tokenizer(folder: Path) -> None:
+    """Leave the two files of GPT-2's tokenizers in the place of tokenizer.json, as old folders have them."""
+    pieces = json.loads((folder / "tokenizer.json").read_text())["model"]
+    (folder / "vocab.json").write_text(json.dumps(pieces["vocab"]))
+    (folder / "merges.txt").write_text("\n".join(map(" ".join, pieces["merges"])))
+    (folder / "tokenizer.json").unlink()
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    settings |= {"tokenizer_class": "RobertaTokenizer", "bos_token": "[CLS]", "eos_token": "[SEP]"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"mask_token": "[UNK]"}))
+
+
 def agrees(folder: Path) -> bool:
     """Say whether the JAX function gives what the library's own module gives, for texts of several lengths."""
     model = open_transformers(folder)
@@ -215,6 +226,8 @@ def main(folder: Path) -> None:
     settings.write_text(json.dumps(json.loads(settings.read_text()) | {"model_type": "SparseEncoder"}))
     write_folder(folder / "instructor", "bert", "embedding", include_prompt=False)
     write_folder(folder / "unmasked", "convbert", "classes")
+    write_folder(folder / "merges", "roberta", "classes")
+    split_tokenizer(folder / "merges")
     write_changed(folder, "headless", "sentences", "config.json", architectures=["BertForTokenClassification"])
     write_changed(folder, "writer", "sentences", "config.json", architectures=["GPT2LMHeadModel"])
     write_changed(folder, "gaps", "moods", "config.json", id2label={"0": "sad", "2": "so-so", "5": "glad"})

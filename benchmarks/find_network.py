@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 from benchmarks.model_files import SUFFIXES, ModelFile, refuse_keras
-from benchmarks.models import Network, named
+from benchmarks.models import NETWORKS, Network
 from benchmarks.transformers_networks import ARCHITECTURES, TransformersNetwork
+from benchmarks.untuned import UNTUNED
 
 _CLAIM = 1.15, 1.15
 
@@ -26,7 +27,7 @@ def find_network(argument: str) -> Network:
         return network.batched(int(batch or 1))
     place = Path(path).absolute()
     if place.suffix not in SUFFIXES:
-        return named(argument)
+        return (NETWORKS | UNTUNED)[path].batched(int(batch or 1))
     stem = place.parent.name if place.name == "model.toml" else place.stem
     name = re.sub("[^a-z0-9]+", "-", stem.lower()).strip("-")
     return ModelFile(name, place.name, refuse_keras, _CLAIM, path=place).batched(int(batch or 1))

@@ -45,7 +45,7 @@ class Network:
 
     @property
     def key(self) -> str:
-        """The name with the batch, which ``named`` reads."""
+        """The name with the batch, which ``find_network`` reads."""
         return self.name if self.batch == 1 else f"{self.name}-batch{self.batch}"
 
     @property
@@ -133,7 +133,9 @@ def _example(name: str, script: str) -> Callable[[], Any]:
     return build
 
 
-def _application(name: str, size: int = 224, **options: Any) -> Callable[[], Any]:
+def application(name: str, size: int = 224, **options: Any) -> Callable[[], Any]:
+    """Return the builder of a network of keras.applications, without trained weights."""
+
     def build() -> Any:
         import keras
 
@@ -216,15 +218,15 @@ NETWORKS: dict[str, Network] = {
             255,
             trained=True,
         ),
-        Network("mobilenet_v2", "224×224×3", _application("MobileNetV2"), (1.25, 1.25)),
+        Network("mobilenet_v2", "224×224×3", application("MobileNetV2"), (1.25, 1.25)),
         Network(
             "mobilenet_v3_small",
             "224×224×3",
-            _application("MobileNetV3Small", include_preprocessing=False),
+            application("MobileNetV3Small", include_preprocessing=False),
             (1.3, 1.3),
         ),
-        Network("efficientnet_b0", "224×224×3", _application("EfficientNetB0"), (1.3, 1.3), 0, 255),
-        Network("resnet50", "224×224×3", _application("ResNet50"), (1.15, 1.15)),
+        Network("efficientnet_b0", "224×224×3", application("EfficientNetB0"), (1.3, 1.3), 0, 255),
+        Network("resnet50", "224×224×3", application("ResNet50"), (1.15, 1.15)),
         Network("lstm", f"{LSTM_STEPS} steps of {LSTM_FEATURES}, {LSTM_UNITS} units", _lstm, (1.5, 1.5)),
         Network("transformer", "encoder block, 128 tokens × 256, 4 heads", _transformer, (1.2, 1.2)),
         Network("pitch", "notes and onsets in a second of sound, 86×264×8, thin convolutions", _pitch, (1.2, 1.2)),
@@ -241,9 +243,3 @@ NETWORKS: dict[str, Network] = {
         ),
     )
 }
-
-
-def named(key: str) -> Network:
-    """Return the network of a ``Network.key``."""
-    name, _, batch = key.partition("-batch")
-    return NETWORKS[name].batched(int(batch or 1))

@@ -22,7 +22,8 @@ import numpy as np
 
 from benchmarks import convert, held_out, int8
 from benchmarks.engines import INT8, OURS_INT8
-from benchmarks.models import FOLDER, READY, ROOT, SAMPLES, Network, named
+from benchmarks.find_network import find_network
+from benchmarks.models import FOLDER, READY, ROOT, SAMPLES, Network
 from builder.base.cache import compute_digest, run_cached
 from builder.base.project import Project, cache_folder
 from builder.base.targets import host_target
@@ -209,4 +210,4 @@ def place_files(folder: Path, files: dict[str, Path]) -> None:
 
 
 if __name__ == "__main__":
-    prepare(named(sys.argv[1]), sys.argv[2:])
+    prepare(find_network(sys.argv[1]), sys.argv[2:])

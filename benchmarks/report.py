@@ -1,13 +1,14 @@
 """Tables of what was measured: in the terminal, and in docs/benchmarks.md.
 
 ``python -m benchmarks.report [RESULTS.json [NAME]]`` keeps RESULTS.json in benchmarks/results/ and writes the page
-anew. NAME is ``batch16`` or ``minilm`` for these secondary runs; without it, the results are those of their machine.
-Without any argument the page alone is written, from the results that are kept.
+anew. NAME is ``batch16``, ``minilm`` or ``untuned`` for these secondary runs; without it, the results are those of
+their machine. Without any argument the page alone is written, from the results that are kept.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,8 @@ Results = dict[str, Any]
 RESULTS = Path(__file__).with_name("results")
 MAIN = "amd-epyc-zen-3-milan-2-cpus"
 """The machine whose times README and the pages quote."""
+SECONDARY = ("batch16", "minilm", "untuned")
+"""The names of the results that ``page`` takes besides those of each machine."""
 PAGE = ROOT / "docs" / "benchmarks.md"
 
 INT8_WORDS = f"""\
@@ -61,7 +64,7 @@ def text(results: Results) -> str:
     """Return the tables that a terminal shows."""
     parts = []
     for key in settings(results["networks"]):
-        parts += [title(key), table(latency_rows(results, key)), ""]
+        parts += [title(key), table(latency_rows(results, key)), describe_mean(results, key), ""]
         if len(rows := int8_rows(results, key)) > 1:
             parts += ["int8: ms (same class as TensorFlow, error)", table(rows), ""]
     if any("cold" in network for network in results["networks"].values()):
@@ -82,6 +85,14 @@ def latency_rows(results: Results, key: str) -> list[list[str]]:
         aim = f"{network['claim'][min(int(key.split('-')[0]), 2) - 1]:g}" if "avx2" not in key else NONE
         rows.append([name, *cells, ratio(latency), aim])
     return rows
+
+
+def describe_mean(results: Results, key: str) -> str:
+    """Return the geometric mean of the ratios of a setting in words."""
+    measured = [network["latency"].get(key, {}).get("ratio") for network in results["networks"].values()]
+    logarithms = [math.log(ratio) for ratio in measured if ratio]
+    mean = math.exp(sum(logarithms) / len(logarithms)) if logarithms else math.nan
+    return f"{title(key)}: geometric mean {mean:.2f} of {len(logarithms)} networks"
 
 
 def int8_rows(results: Results, key: str) -> list[list[str]]:
@@ -165,7 +176,7 @@ def summary(results: Results) -> str:
     return "\n".join(lines)
 
 
-def page(machines: Sequence[Results], batch16: Results, minilm: Results) -> str:
+def page(machines: Sequence[Results], batch16: Results, minilm: Results, untuned: Results) -> str:
     """Return docs/benchmarks.md, with the times of the first of ``machines`` and the ratios of all."""
     results = machines[0]
     parts = [
@@ -196,6 +207,13 @@ def page(machines: Sequence[Results], batch16: Results, minilm: Results) -> str:
         f"all-MiniLM-L6-v2 for 16, 64 and 256 tokens, one text and 16 of them in a run, on {_machine(minilm)}, "
         f"{minilm['rounds']} rounds.",
         *_by_setting(minilm, "Sentence encoder, ", latency_rows),
+        "## Networks that were never profiled",
+        f"Networks of keras.applications and of other kinds, and published .onnx and .tflite files, on "
+        f"{_machine(untuned)}, {untuned['rounds']} rounds. No kernel or rule was chosen by their times. "
+        f"{untuned.get('note', '')} "
+        + "; ".join(describe_mean(untuned, key) for key in settings(untuned["networks"]))
+        + ".",
+        *_by_setting(untuned, "Never profiled, ", latency_rows),
         "## Cold start",
         "A fresh process on one CPU, with the files in the page cache. Each cell is import / load / first answer = "
         "their sum. All are medians in ms. Python's own start is the same for all engines, and only the last "
@@ -207,7 +225,7 @@ def page(machines: Sequence[Results], batch16: Results, minilm: Results) -> str:
         "(1e6 bytes). The last columns are the best peer's figure over ours.",
         table(size_rows(results)),
     ]
-    if left_out := [f"- {name}: {note}" for run in (results, batch16, minilm) for name, note in notes(run)]:
+    if left_out := [f"- {name}: {note}" for run in (results, batch16, minilm, untuned) for name, note in notes(run)]:
         parts += ["## Left out", "\n".join(left_out)]
     return "\n\n".join([*parts, "## How it was measured", *_method(results)]) + "\n"
 
@@ -294,7 +312,7 @@ def main() -> None:
         results = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
         name = sys.argv[2] if len(sys.argv) > 2 else f"machines/{machine_name(results['machine'])}"
         write_json(results, RESULTS / f"{name}.json")
-    PAGE.write_text(page(read_machines(), read_results("batch16"), read_results("minilm")), encoding="utf-8")
+    PAGE.write_text(page(read_machines(), *map(read_results, SECONDARY)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from benchmarks.engines import ENGINES, INT8, KINDS
 from benchmarks.find_network import find_network
 from benchmarks.models import FOLDER, NETWORKS, READY, ROOT, Network
 from benchmarks.process import Setting, end_with
+from benchmarks.untuned import UNTUNED_SET
 from benchmarks.worker import LONG
 
 QUICK_NETWORKS = ("lstm", "transformer")
@@ -80,6 +81,7 @@ def _plan(arguments: list[str] | None) -> Plan:
     known += "model.toml, .onnx or .tflite file"
     parser.add_argument("networks", nargs="*", metavar="NETWORK", help=known)
     parser.add_argument("--quick", action="store_true", help="two networks and few rounds: whether it works at all")
+    parser.add_argument("--untuned", action="store_true", help="the networks that were never profiled")
     parser.add_argument("--rounds", type=int, help="turns of every engine, per network and number of threads")
     parser.add_argument("--repeats", type=int, help="fresh processes of every engine; 0 leaves cold starts out")
     parser.add_argument("--threads", type=int, nargs="+", help="numbers of threads; 1 2 when left out")
@@ -88,7 +90,7 @@ def _plan(arguments: list[str] | None) -> Plan:
     parser.add_argument("--native", action="store_true", help="leave out the rows that are limited to AVX2")
     parser.add_argument("--output", type=Path, help="folder for the results; build/bench when left out")
     options = parser.parse_args(arguments)
-    chosen = options.networks or (QUICK_NETWORKS if options.quick else NETWORKS)
+    chosen = options.networks or (QUICK_NETWORKS if options.quick else UNTUNED_SET if options.untuned else NETWORKS)
     try:
         networks = [find_network(name) for name in chosen]
     except KeyError as error:

@@ -118,18 +118,18 @@ def test_a_sample_is_its_feeds_in_the_order_of_their_names() -> None:
 
 
 def test_a_name_may_have_a_batch() -> None:
-    from benchmarks.models import named
+    from benchmarks.find_network import find_network
 
-    network = named("minilm_64-batch16")
+    network = find_network("minilm_64-batch16")
     assert (network.name, network.tokens, network.batch) == ("minilm_64", 64, 16)
     assert network.batched(16) is network
-    assert named("minilm_64").batch == 1
+    assert find_network("minilm_64").batch == 1
 
 
 def test_texts_have_ids_up_to_where_their_mask_ends() -> None:
-    from benchmarks.models import named
+    from benchmarks.find_network import find_network
 
-    feeds = named("minilm_16").feeds(None, 8, seed=0)
+    feeds = find_network("minilm_16").feeds(None, 8, seed=0)
     ids, mask = feeds["input_ids"], feeds["attention_mask"]
     assert ids.shape == mask.shape == (8, 16)
     assert ids.dtype == mask.dtype == np.int32

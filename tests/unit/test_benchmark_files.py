@@ -10,6 +10,7 @@ from benchmarks import models
 from benchmarks.find_network import find_network
 from benchmarks.model_files import ModelFile
 from benchmarks.transformers_networks import TransformersNetwork
+from benchmarks.untuned import UNTUNED_SET
 from tests.conftest import ROOT
 
 PUBLISHED = sorted((ROOT / "benchmarks" / "published").glob("*.toml"))
@@ -76,3 +77,9 @@ def test_a_network_of_transformers_has_its_length_in_its_name() -> None:
     assert (network.length, network.batch, network.width) == (64, 16, 768)
     with pytest.raises(KeyError):
         find_network("bert_large-64")
+
+
+def test_each_network_that_was_never_profiled_is_known() -> None:
+    networks = [find_network(argument).batched(8) for argument in UNTUNED_SET]
+    assert len({network.key for network in networks}) == len(UNTUNED_SET)
+    assert all(network.batch == 8 for network in networks)

@@ -11,7 +11,7 @@ import pytest
 from benchmarks import answers, held_out, latency, report
 from benchmarks.answers import Output
 from benchmarks.engines import INT8, KINDS, OURS_INT8
-from benchmarks.models import named
+from benchmarks.find_network import find_network
 
 RNG = np.random.default_rng(0)
 RIGHT = RNG.standard_normal((200, 10)).astype(np.float32)
@@ -93,14 +93,14 @@ def test_the_page_has_accuracies_beside_times() -> None:
         "our float32 / ours": "**1.39**",
     }
     assert "0.0046 (100%, 0.012)" in report.text(results)
-    page = report.page([results], report.read_results("batch16"), report.read_results("minilm"))
+    page = report.page([results], *map(report.read_results, report.SECONDARY))
     assert "0.0046 (100%, 0.012)" in page
 
 
 def test_a_network_of_batches_is_judged_by_whole_ones() -> None:
-    assert held_out.runs(named("digits")) == held_out.JUDGED
-    assert held_out.runs(named("digits-batch16")) * 16 == held_out.JUDGED
-    assert held_out.runs(named("digits-batch64")) == 2
+    assert held_out.runs(find_network("digits")) == held_out.JUDGED
+    assert held_out.runs(find_network("digits-batch16")) * 16 == held_out.JUDGED
+    assert held_out.runs(find_network("digits-batch64")) == 2
 
 
 def test_answers_are_read_as_they_are_written() -> None:

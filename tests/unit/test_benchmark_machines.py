@@ -11,7 +11,7 @@ FIRST, *OTHERS = report.read_machines()
 
 
 def test_the_pages_are_what_was_measured() -> None:
-    secondary = (report.read_results(name) for name in ("batch16", "minilm"))
+    secondary = map(report.read_results, report.SECONDARY)
     written = report.PAGE.read_text(encoding="utf-8")
     assert written == report.page([FIRST, *OTHERS], *secondary), "run `python -m benchmarks.report`"
     functions = function_report.read_subjects()

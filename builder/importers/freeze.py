@@ -16,6 +16,7 @@ from builder.base.tf import import_tensorflow, load_graph, tf
 from builder.config import ModelSpec
 from builder.config.tensor import ITEM_SIZES, IndexRange, TensorSpec, c_identifier
 from builder.importers.allowed_ops import UnsupportedOpsError
+from builder.importers.dilated_convolutions import join_dilated_convolutions
 from builder.importers.folding import remove_dead_code
 from builder.importers.graph import MODEL_SCOPE, ExamplePort, FrozenGraph, GraphPort, StringPort
 from builder.importers.index_ranges import find_index_ranges
@@ -120,10 +121,12 @@ def write_frozen(
         folder, tuple(feeds), ports, dict(sorted(variables.items())), states, strings, examples=examples
     )
     folder.mkdir(parents=True, exist_ok=True)
-    compiled = raw.replace_program(pruned) if raw.replace_program else None
-    if (rewritten := _rewrite_graph(compiled or pruned, port_tensors) or compiled) is not None:
+    compiled = (raw.replace_program and raw.replace_program(pruned)) or pruned
+    compiled = join_dilated_convolutions(compiled, port_tensors)
+    compiled = _rewrite_graph(compiled, port_tensors) or compiled
+    if compiled is not pruned:
         frozen.original_path.write_bytes(pruned.SerializeToString(deterministic=True))
-        pruned = _prune_graph(rewritten, ports, feeds)
+        pruned = _prune_graph(compiled, ports, feeds)
     frozen.graph_path.write_bytes(pruned.SerializeToString(deterministic=True))
     frozen.config_path.write_text(_format_config(frozen))
     if states:

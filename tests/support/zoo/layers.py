@@ -261,6 +261,19 @@ def conv1d_causal_dilated() -> Function:
     return model(x, kl.Conv1D(8, 3, padding="causal", dilation_rate=4)(y))
 
 
+@case(f32("x", 2, 13, 17, 6), covers=("Convolution",))
+def conv2d_in_phases() -> Function:
+    """TensorFlow makes a batch of the phases of an image, for DepthwiseConv2D and in graphs of version 1."""
+    plain, depthwise = weights(3, 3, 6, 8), weights(3, 2, 6, 1)
+
+    def run(x: Any) -> Any:
+        y = tf.nn.relu(tf.nn.depthwise_conv2d(x, depthwise, [1, 1, 1, 1], "SAME", dilations=(2, 3)))
+        blocks, paddings, crops = [3, 2], [[2, 3], [1, 2]], [[0, 1], [1, 0]]
+        return tf.batch_to_space(tf.nn.conv2d(tf.space_to_batch(y, blocks, paddings), plain, 1, "VALID"), blocks, crops)
+
+    return run
+
+
 @case(f32("x", 2, 7, 5, 6), covers=("Convolution",))
 def conv2d_transpose_stride_2() -> Function:
     x = keras.Input((7, 5, 6))

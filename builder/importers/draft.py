@@ -257,9 +257,10 @@ def _draft_text_input(ports: ModelPorts, folder: Path, notes: dict[str, str]) ->
     ids = next((feed for feed in ports.feeds if feed.name == named.ids), None)
     if ids is None or ids.shape is None or len(ids.shape) != 2 or ids.dtype not in _IDS:
         return None
+    known = ports.facts.padding if ports.facts else None
     if tokenizer.is_file():
         notes["text"] = f"Found beside the model: {tokenizer.name}. Callers send strings."
-        text, known = TextSpec(tokenizer), ports.facts.padding if ports.facts else None
+        text = TextSpec(tokenizer)
         if known is None or known == read_padding(text):
             return text
         notes["text.pad"] = "As the model's own files say: tokenizer.json names no padding."
@@ -267,6 +268,11 @@ def _draft_text_input(ports: ModelPorts, folder: Path, notes: dict[str, str]) ->
     if vocabulary.is_file():
         notes["text"] = f"Found beside the model: {vocabulary.name}. Check lowercase: a cased model wants false."
         return TextSpec(None, vocabulary, lowercase=_reads_lowercase(folder))
+    if known is not None:
+        raise ImportModelError(
+            f"{folder.name} has no tokenizer.json, which is what the function reads texts by. transformers writes it: "
+            'call AutoTokenizer.from_pretrained(folder).save_pretrained(folder), with "folder" the path of the model.'
+        )
     return None
 
 

@@ -62,25 +62,15 @@ def open_task(path: Path, trust: bool = False, signature: str | None = None) -> 
     transformers.logging.disable_progress_bar()
     config = _read_config(path)
     try:
-        task = _read_task(path, trust, config, signature)
+        if list_towers(config):
+            return read_tower(path, trust, config, signature)
+        if signature is not None:
+            raise ImportModelError(f"{path.name} has no signatures: write none.")
+        return _choose_reader(path, config)(path, trust)
     except ImportModelError:
         raise
     except Exception as error:  # The libraries take for granted what a folder's files say.
         raise ImportModelError(f"{path.name} cannot be read: {describe_error(error)}. {HOW_TO_EXPORT}.") from error
-    if task.encode_texts and not any((path / name).is_file() for name in ("tokenizer.json", "vocab.txt")):
-        raise ImportModelError(
-            f"{path.name} has no tokenizer.json, which is what the function reads texts by. transformers writes it: "
-            'call AutoTokenizer.from_pretrained(folder).save_pretrained(folder), with "folder" the path of the model.'
-        )
-    return task
-
-
-def _read_task(path: Path, trust: bool, config: Any, signature: str | None) -> TaskModel:
-    if list_towers(config):
-        return read_tower(path, trust, config, signature)
-    if signature is not None:
-        raise ImportModelError(f"{path.name} has no signatures: write none.")
-    return _choose_reader(path, config)(path, trust)
 
 
 def _read_config(path: Path) -> Any:

@@ -8,9 +8,7 @@ from pathlib import Path
 from benchmarks.model_files import SUFFIXES, ModelFile, refuse_keras
 from benchmarks.models import NETWORKS, Network
 from benchmarks.transformers_networks import ARCHITECTURES, TransformersNetwork
-from benchmarks.untuned import UNTUNED
-
-_CLAIM = 1.15, 1.15
+from benchmarks.untuned import AIM, UNTUNED
 
 
 def find_network(argument: str) -> Network:
@@ -22,7 +20,7 @@ def find_network(argument: str) -> Network:
     architecture, _, length = path.partition("-")
     if architecture in ARCHITECTURES:
         network: Network = TransformersNetwork(
-            path, path, refuse_keras, _CLAIM, architecture=architecture, length=int(length or 0)
+            path, path, refuse_keras, AIM, architecture=architecture, length=int(length or 0)
         )
         return network.batched(int(batch or 1))
     place = Path(path).absolute()
@@ -30,4 +28,4 @@ def find_network(argument: str) -> Network:
         return (NETWORKS | UNTUNED)[path].batched(int(batch or 1))
     stem = place.parent.name if place.name == "model.toml" else place.stem
     name = re.sub("[^a-z0-9]+", "-", stem.lower()).strip("-")
-    return ModelFile(name, place.name, refuse_keras, _CLAIM, path=place).batched(int(batch or 1))
+    return ModelFile(name, place.name, refuse_keras, AIM, path=place).batched(int(batch or 1))

@@ -92,7 +92,7 @@ def describe_mean(results: Results, key: str) -> str:
     measured = [network["latency"].get(key, {}).get("ratio") for network in results["networks"].values()]
     logarithms = [math.log(ratio) for ratio in measured if ratio]
     mean = math.exp(sum(logarithms) / len(logarithms)) if logarithms else math.nan
-    return f"{title(key)}: geometric mean {mean:.2f} of {len(logarithms)} networks"
+    return f"geometric mean {mean:.2f} of {len(logarithms)} networks"
 
 
 def int8_rows(results: Results, key: str) -> list[list[str]]:
@@ -211,7 +211,7 @@ def page(machines: Sequence[Results], batch16: Results, minilm: Results, untuned
         f"Networks of keras.applications and of other kinds, and published .onnx and .tflite files, on "
         f"{_machine(untuned)}, {untuned['rounds']} rounds. No kernel or rule was chosen by their times. "
         f"{untuned.get('note', '')} "
-        + "; ".join(describe_mean(untuned, key) for key in settings(untuned["networks"]))
+        + "; ".join(f"{title(key)}: {describe_mean(untuned, key)}" for key in settings(untuned["networks"]))
         + ".",
         *_by_setting(untuned, "Never profiled, ", latency_rows),
         "## Cold start",

@@ -73,8 +73,7 @@ def _find_dilated(last: Any, nodes: Mapping[str, Any], readers: Mapping[str, int
     first = nodes[node_of(entry.input[0])]
     if first.op != "SpaceToBatchND" or any(readers[name] != 1 for name in (result.name, convolution.name, entry.name)):
         return None
-    values = [_read_constant(tensor, nodes) for tensor in (*first.input[1:], *last.input[1:])]
-    blocks, paddings, joined, crops = values
+    blocks, paddings, joined, crops = (_read_constant(t, nodes) for t in (*first.input[1:], *last.input[1:]))
     if blocks is None or paddings is None or joined is None or crops is None or not np.array_equal(blocks, joined):
         return None
     rest = paddings - crops

@@ -122,6 +122,8 @@ def _recognise_slopes(value: Value, of: Value, region: set[Value]) -> ScaledActi
     slopes = -y[0]
     if not np.allclose(y, np.where(x > 0, x, x * slopes), rtol=1e-6, atol=0):
         return None
+    if not slopes.any():
+        return ScaledActivation(Activation("clamp", 0.0))
     return ScaledActivation(Activation("prelu", slopes=tuple(map(float, slopes))))
 
 

@@ -36,7 +36,8 @@ typedef struct {
 
 /*
  * Compute tile_pixels pixels from number `at` on, n channels from c on. n is a constant except for the last channels.
- * Where kernel_size and stride are constants, every input is loaded once for all pixels whose windows it is in.
+ * Where kernel_size and stride are constants, every input is loaded once for all pixels whose windows it is in. The loop
+ * over rows stays one: in the instructions' cache it is as fast, and takes a third of the room or less.
  * stride 0: any kernel size and stride.
  */
 INLINE void depthwise_microkernel(const int kernel_size, const int stride, const int tile_pixels, const cf_strip *s,
@@ -56,7 +57,7 @@ INLINE void depthwise_microkernel(const int kernel_size, const int stride, const
             }
         }
     } else {
-        UNROLL for (int y = 0; y < kernel_size; y++) {
+        ROLLED for (int y = 0; y < kernel_size; y++) {
             const float *from = in + y * s->row;
             vec taps[5];
             UNROLL for (int x = 0; x < kernel_size; x++) taps[x] = load(weights + (y * kernel_size + x) * CF_PANEL);
@@ -124,8 +125,13 @@ INLINE void strip_tile(const int kernel_size, const int stride, const int tile_p
         depthwise_microkernel(kernel_size, stride, tile_pixels, &s, at, c,
                               s.weights + c / CF_PANEL * panel + c % CF_PANEL, CF_LANES);
     }
-    if (c < s.channels) {
-        strip_last_channels(tile_pixels, strip, at, c, s.weights + c / CF_PANEL * panel + c % CF_PANEL);
+    if (c >= s.channels) return;
+    const float *weights = s.weights + c / CF_PANEL * panel + c % CF_PANEL;
+    if (CF_LANES >= 8 && stride != 0) {
+        const int64_t n = s.channels - c;
+        if (n < CF_LANES) depthwise_microkernel(kernel_size, stride, tile_pixels, &s, at, c, weights, n);
+    } else {
+        strip_last_channels(tile_pixels, strip, at, c, weights);
     }
 }
 

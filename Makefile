@@ -132,7 +132,7 @@ test-frameworks: .venv/.test .venv-flax/.done ##- networks of JAX and PyTorch, e
 tools: ##- what the tests call and this machine lacks, from the distribution's packages (as root)
 	@tests/tools.sh
 instructions: .venv/.test ##- count again how many instructions runs take, after a change that is meant; writes tests/data/instructions.json
-	@RECORD_INSTRUCTIONS=1 $(PY) -m pytest -q -n 0 tests/integration/test_instructions.py -k "emotion or digits or layer"
+	@RECORD_INSTRUCTIONS=1 $(PY) -m pytest -q -n 0 tests/integration/test_instructions.py -k "emotion or digits or layer or network"
 coverage: .venv/.test ##- which lines and branches of builder/runtime and handler the tests run; build/coverage/report.md
 	@$(PY) -m tests.coverage
 fuzz: .venv/.test ##- atheris over what callers and models send; Hypothesis with more examples (SECONDS=300 each, TARGETS="image http")

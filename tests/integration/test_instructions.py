@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from pathlib import Path
@@ -17,6 +18,8 @@ from tests.support.build import build_library, freeze_function, spec_of
 pytestmark = pytest.mark.integration
 
 SHAPES = {"dense": (1, 512), "convolution": (1, 28, 28, 32), "depthwise": (1, 28, 28, 64)}
+NETWORKS = ("unet", "detector", "tcn", "gru", "wide_deep")
+"""Those of ``make bench-wide`` with other kinds of layers than a chain of convolutions; images of 64 x 64."""
 
 
 def count_of(bundle: Bundle, folder: Path) -> int:
@@ -46,14 +49,30 @@ def layer(kind: str) -> Any:
 
 def layer_count(kind: str, folder: Path, path: LoweringPath = "optimised") -> int:
     import keras
-    import tensorflow as tf
 
     keras.utils.set_random_seed(1)
     made, shape = layer(kind), SHAPES[kind]
     made.build(shape)
+    return model_count(made, shape, folder, path)
+
+
+def network_count(name: str, folder: Path) -> int:
+    import keras
+
+    from benchmarks.untuned import UNTUNED
+
+    keras.utils.set_random_seed(1)
+    build = UNTUNED[name].build
+    made = build(side=64) if "side" in inspect.signature(build).parameters else build()
+    return model_count(made, (1, *made.input_shape[1:]), folder)
+
+
+def model_count(made: Any, shape: tuple[int, ...], folder: Path, path: LoweringPath = "optimised") -> int:
+    import tensorflow as tf
+
     concrete = tf.function(made, autograph=False).get_concrete_function(tf.TensorSpec(shape, tf.float32, name="x"))
     graph = freeze_function(concrete, ["x"], folder)
-    library = build_library(graph, spec_of(kind), folder, path)
+    library = build_library(graph, spec_of(folder.name), folder, path)
     (fetch,) = graph.fetches
     port = {"dtype": "float32", "shape": shape}
     return instructions.count(library.path, port, 4 * fetch.spec.elements, folder)
@@ -62,6 +81,11 @@ def layer_count(kind: str, folder: Path, path: LoweringPath = "optimised") -> in
 @pytest.mark.parametrize("kind", SHAPES)
 def test_a_layer(kind: str, tmp_path: Path) -> None:
     instructions.hold(kind, layer_count(kind, tmp_path))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network(name: str, tmp_path: Path) -> None:
+    instructions.hold(name, network_count(name, tmp_path))
 
 
 def test_a_worse_kernel_is_noticed(tmp_path: Path) -> None:

@@ -212,6 +212,7 @@ class Layer(ctypes.Structure):
         *((n, Pair) for n in ("out", "kernel", "stride", "dilation", "padding")),
         *((n, View) for n in ("input", "output", "residual", "second")),
         *((n, Halo) for n in ("halo", "second_halo")),
+        ("residual_channels", ctypes.c_int64),
         *((n, ctypes.c_float) for n in ("low", "high", "second_low", "second_high")),
         ("finishes", ctypes.c_int32),
         ("band", ctypes.c_int64),
@@ -390,6 +391,7 @@ class Case:
     low: float = -math.inf
     high: float = math.inf
     residual: bool = False
+    residual_share: float = 1.0  # of the channels, that it has: the first ones
     residual_in_place: bool = False
     residual_scale: bool = False
     second: bool = False
@@ -501,7 +503,10 @@ def prepare(case: Case, threads: int = 8, less: int = 0) -> Prepared:
         output.inner[...] = residual
         data.residual, layer.residual = data.output, output.view
     elif case.residual:
-        other = Picture(shape, (1, 0, 0, 2)).with_values(residual)
+        has = math.ceil(case.residual_share * g.out_channels)
+        residual[..., has:] = 0
+        layer.residual_channels = has if has < g.out_channels else 0
+        other = Picture((*shape[:3], has), (1, 0, 0, 2)).with_values(residual[..., :has])
         point("residual", other.buffer)
         layer.residual = other.view
     scales = tuple(normal(g.out_channels) for _ in range(3))

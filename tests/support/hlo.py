@@ -146,12 +146,14 @@ class Module:
         start = self.constant(0 if opcode == "add" else least, dtype)
         return self.add(name, (source, start), shape, dtype, called_computation_ids=[number], **fields)
 
-    def pad(self, source: Any, pixels: int) -> Any:
+    def pad(self, source: Any, pixels: int, more: int = 0) -> Any:
+        """``more``: channels behind those of ``source``."""
         batch, height, width, channels = source.shape.dimensions
-        shape = (batch, height + 2 * pixels, width + 2 * pixels, channels)
+        shape = (batch, height + 2 * pixels, width + 2 * pixels, channels + more)
         instruction = self.add("pad", (source, self.constant(0.0)), shape)
         for side in (0, pixels, pixels, 0):
             instruction.padding_config.dimensions.add(edge_padding_low=side, edge_padding_high=side)
+        instruction.padding_config.dimensions[3].edge_padding_high += more
         return instruction
 
     def tuple(self, *values: Any) -> Any:

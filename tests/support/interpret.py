@@ -98,7 +98,9 @@ class Interpreter:
         epilogue, channels = step.epilogue, shape.out_channels
         out += self.flat(epilogue.bias)[:channels]
         if epilogue.residual is not None:
-            other = self.view(epilogue.residual, shape.batch, shape.out_size, channels).astype(np.float64)
+            has = epilogue.residual_channels or channels
+            other = self.view(epilogue.residual, shape.batch, shape.out_size, has).astype(np.float64)
+            other = np.pad(other, [(0, 0)] * 3 + [(0, channels - has)])
             scale = epilogue.residual_scale
             out += other if scale is None else other * self.flat(scale)[:channels]
         if epilogue.activation == "clamp":

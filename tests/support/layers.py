@@ -81,6 +81,7 @@ def epilogues(draw: st.DrawFn) -> dict[str, Any]:
         "high": draw(st.sampled_from([6.0, math.inf])) if activation == "clamp" else math.inf,
         "residual": residual == "apart",
         "residual_in_place": residual == "in_place",
+        "residual_share": draw(st.sampled_from([1.0, 0.4, 0.8])) if residual == "apart" else 1.0,
         "residual_scale": residual != "none" and draw(st.booleans()),
         **draw(st.sampled_from([{}, {"second": True}, {"finishes": True}])),
         "halo": draw(halos),

@@ -9,7 +9,7 @@ import pytest
 
 from builder.base.errors import LowerError
 from builder.compiler.lower.absorbed_inputs import absorb_factor
-from builder.compiler.lower.activations import FUNCTIONS
+from builder.compiler.lower.activations import FUNCTIONS, Activation
 from builder.compiler.lower.build_program import assemble_program
 from builder.compiler.lower.fuse import Layer
 from builder.compiler.lower.hlo import Dag, read_dag
@@ -244,6 +244,36 @@ def test_a_residual_is_added_by_the_later_layer() -> None:
     value = random(1, 5, 5, 4)
     (answer,) = Interpreter(program).run([value])
     np.testing.assert_allclose(answer, conv(value, first) - conv(value, second, 1, 1) * scale, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize(("pixels", "fused"), [(0, True), (1, False)])
+def test_a_residual_may_lack_the_last_channels(pixels: int, fused: bool) -> None:
+    m, first, second = Module(), random(1, 1, 4, 6), random(3, 3, 6, 9)
+    a = m.convolution(m.parameter(1, 5, 5, 4), m.constant(first))
+    b = m.convolution(a, m.constant(second), padding=1 + pixels)
+    m.tuple(m.elementwise("maximum", m.elementwise("add", m.pad(a, pixels, 3), b), m.spread(0.0, b.shape.dimensions)))
+    if not fused:
+        with pytest.raises(LowerError, match="nothing stores"):
+            lowered(m)
+        return
+    program, plan, _ = lowered(m)
+    assert [t.matched for t in plan.tasks if isinstance(t, Layer)] == [(), ("residual", "relu")]
+    value = random(1, 5, 5, 4)
+    (answer,) = Interpreter(program).run([value])
+    one = conv(value, first)
+    expected = np.pad(one, [(0, 0)] * 3 + [(0, 3)]) + conv(one, second, 1, 1)
+    np.testing.assert_allclose(answer, np.maximum(expected, 0), 1e-4, 1e-5)
+
+
+def test_a_relu_is_a_clamp_even_where_its_pixels_are_read_as_rows() -> None:
+    """A 1x1 convolution reads a bitcast; a leaky ReLU without a slope would be the slower epilogue."""
+    m = Module()
+    y = m.convolution(m.parameter(1, 4, 4, 3), m.constant(random(3, 3, 3, 8)), padding=1)
+    rows = m.add("bitcast", (m.elementwise("maximum", y, m.spread(0.0, (1, 4, 4, 8))),), (16, 8))
+    m.tuple(m.dot(rows, m.constant(random(8, 5))))
+    _, plan, _ = lowered(m)
+    first = next(task for task in plan.tasks if isinstance(task, Layer))
+    assert first.activation == Activation("clamp", 0.0)
 
 
 def test_a_value_that_is_fetched_is_stored() -> None:

@@ -37,6 +37,16 @@ def match_zero_pad(value: Value) -> tuple[int, int, int, int] | None:
     return border if min(border) >= 0 else None
 
 
+def remove_channel_pad(value: Value) -> Value:
+    """Return the image that ``value`` is with channels of zeros behind its own; ``value`` if it is no such image."""
+    if value.op != "pad" or value.dtype != "float32" or not value.row_major or not value.operands[0].row_major:
+        return value
+    *sides, last = value.instruction.padding_config.dimensions
+    plain = not any(s.edge_padding_low or s.edge_padding_high or s.interior_padding for s in sides)
+    behind = last.edge_padding_high > 0 and not last.edge_padding_low and not last.interior_padding
+    return value.operands[0] if plain and behind and find_scalar(value.operands[1]) == 0 else value
+
+
 def absorb_padding(core: Core) -> Core:
     """Let ``core`` read its input before padding, and pad it itself; it is unchanged where nothing is padded."""
     border = match_zero_pad(core.input)

@@ -182,6 +182,7 @@ class _ProgramBuilder(IntegerAllocator):
             low,
             high,
             residual=part.cut_view(residual.make_view()) if residual else None,
+            residual_channels=layer.residual_channels if layer.residual_channels < affine.scale.size else 0,
             residual_scale=None if factor is None else self._place_channels(factor, joined),
             slopes=self._place_channels(np.array(slopes), joined) if slopes else None,
         )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from builder.compiler.lower.absorbed_inputs import remove_channel_pad
 from builder.compiler.lower.activations import Activation, ScaledActivation, match_clamp, recognise_activation
 from builder.compiler.lower.evaluate import ELEMENTWISE
 from builder.compiler.lower.fold import Affine, fold_operation
@@ -69,6 +70,12 @@ class Layer:
     def is_transposed(self) -> bool:
         """True if several steps compute its output; see transposed.py."""
         return self.core.geometry.upsampling != (1, 1)
+
+    @property
+    def residual_channels(self) -> int:
+        """The channels of its residual, at most as many as it has itself; 0 if it has none."""
+        residual, shape = self.affine.residual, self.core.geometry.out_shape
+        return residual.elements // math.prod(shape[:3]) if residual is not None else 0
 
     @property
     def outputs(self) -> tuple[Value, ...]:
@@ -243,7 +250,10 @@ def _clamp_name(activation: Activation) -> str:
 
 
 def _match_residual(chain: _FusionChain, user: Value, rank: dict[Value, int]) -> Affine | None:
-    """Match one other array of the same shape, computed before this layer runs, that is added or subtracted."""
+    """Match one other array of the same shape, computed before this layer runs, that is added or subtracted.
+
+    It may lack the last channels, where zeros would be added.
+    """
     if chain.affine.residual is not None or user.op not in ("add", "subtract") or len({*user.operands}) != 2:
         return None
     first = user.operands[0] is chain.current
@@ -252,6 +262,7 @@ def _match_residual(chain: _FusionChain, user: Value, rank: dict[Value, int]) ->
         return None
     if rank[other] >= rank[chain.core.value]:
         return None  # the other value is of a later layer, which adds this one
+    other = remove_channel_pad(other)
     if user.op == "add":
         return chain.affine.add_residual(other, 1.0)
     if first:

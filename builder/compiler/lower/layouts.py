@@ -113,7 +113,7 @@ def list_read_images(task: ImageTask) -> list[tuple[Value, tuple[int, int, int, 
     source = task.input if isinstance(task, IntegerLayer) else core.input
     images = [(source, (shape.batch, *core.in_size, shape.in_channels), core.input_halo)]
     if isinstance(task, Layer) and task.affine.residual is not None:
-        images.append((task.affine.residual, shape.out_shape, NO_HALO))
+        images.append((task.affine.residual, (*shape.out_shape[:3], task.residual_channels), NO_HALO))
     return images
 
 

@@ -76,7 +76,8 @@ static void store_second(const cf_layer *layer, const cf_layer_data *data, const
 
 /* Whether a micro-kernel can do the epilogue itself, so that sums go from registers to the output, or to bytes. */
 INLINE int simple_epilogue(const cf_layer *layer, const cf_layer_data *data) {
-    return layer->activation == CF_CLAMP && !has_second(data) && data->residual_scale == NULL;
+    const int adds = data->residual_scale != NULL || layer->residual_channels > 0;
+    return layer->activation == CF_CLAMP && !has_second(data) && !adds;
 }
 
 /* The same with nothing but floats to store. */
@@ -137,6 +138,14 @@ static __attribute__((noinline)) void run_epilogue(const cf_layer *layer, const 
                                                    const cf_pixel_pointers *pointers, int64_t at, int64_t count,
                                                    int64_t channel, int64_t channels, float *sums,
                                                    int64_t sums_stride) {
+    cf_layer_data rest; /* what the layer has besides a residual that lacks channels */
+    if (layer->residual_channels > 0) {
+        const int64_t added = min64(channels, layer->residual_channels - channel);
+        add_residual(data, pointers, at, count, channel, added, sums, sums_stride);
+        rest = *data;
+        rest.residual = rest.residual_scale = NULL;
+        data = &rest;
+    }
     const int more = has_second(data) || stored_bytes(data) != NULL;
     if (layer->activation == CF_PRELU && !more && data->residual_scale == NULL) {
         const float *slopes = data->slopes + channel;

@@ -78,6 +78,7 @@ typedef struct {
     int64_t out[2], kernel[2], stride[2], dilation[2], padding[2];
     cf_view input, output, residual, second;
     cf_halo halo, second_halo;
+    int64_t residual_channels; /* the first ones are all that the residual has; 0: it has as many as the output */
     float low, high, second_low, second_high;
     int32_t finishes; /* the second output takes the place of the output */
     int64_t band;     /* Winograd: tiles that are transformed together */

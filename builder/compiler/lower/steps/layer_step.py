@@ -51,6 +51,7 @@ class Epilogue:
     low: float = float("-inf")  # ``low`` and ``high`` are limits of "clamp"
     high: float = float("inf")
     residual: Reads[View | None] = None
+    residual_channels: int = 0  # the first ones, if it does not have all
     residual_scale: Reads[Buffer | None] = None
     slopes: Reads[Buffer | None] = None
     second: Writes[View | None] = None
@@ -178,6 +179,8 @@ class LayerStep(Step):
             values["halo"] = format_list(self.halo)
         if e.residual is not None:
             values["residual"] = format_view(e.residual)
+        if e.residual_channels:
+            values["residual_channels"] = e.residual_channels
         if e.second is not None:
             values |= {"second": format_view(e.second), "second_halo": format_list(self.second_halo)}
         if e.second_scale is not None:

@@ -19,7 +19,7 @@ from benchmarks.engines import ENGINES, INT8, KINDS
 from benchmarks.find_network import find_network
 from benchmarks.models import FOLDER, NETWORKS, READY, ROOT, Network
 from benchmarks.process import Setting, end_with
-from benchmarks.untuned import UNTUNED_SET
+from benchmarks.untuned import UNTUNED, UNTUNED_SET
 from benchmarks.worker import LONG
 
 QUICK_NETWORKS = ("lstm", "transformer")
@@ -77,8 +77,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _plan(arguments: list[str] | None) -> Plan:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
-    known = f"of {', '.join(NETWORKS)}, with a batch of its own as lstm-batch16; all when left out. Or the path of a "
-    known += "model.toml, .onnx or .tflite file"
+    names = ", ".join((*NETWORKS, *UNTUNED))
+    known = f"of {names}, with a batch of its own as lstm-batch16; those of `make bench` when left out. "
+    known += "Or the path of a model.toml, .onnx or .tflite file"
     parser.add_argument("networks", nargs="*", metavar="NETWORK", help=known)
     parser.add_argument("--quick", action="store_true", help="two networks and few rounds: whether it works at all")
     parser.add_argument("--untuned", action="store_true", help="the networks that were never profiled")
@@ -94,7 +95,7 @@ def _plan(arguments: list[str] | None) -> Plan:
     try:
         networks = [find_network(name) for name in chosen]
     except KeyError as error:
-        parser.error(f"no network {error}; there are {', '.join(NETWORKS)}")
+        parser.error(f"no network {error}; there are {names}")
     available = len(os.sched_getaffinity(0))
     threads = options.threads or [count for count in (1, 2) if count <= available]
     if max(threads) > available:

@@ -33,7 +33,7 @@ from builder.verify.agreement import allowed_sensitivity, make_jsonable, measure
 from builder.verify.expected_answers import FLIPPED_SHARE
 from builder.verify.golden import GoldenFile
 from builder.verify.quantise.rounded_reference import make_rounded_path, round_reference
-from builder.verify.reference_graph import compute_inner_values, read_graph
+from builder.verify.reference_graph import Reference, compute_inner_values, read_graph
 from builder.verify.sensitivity import measure_sensitivity, nudge_calls, nudge_constants
 from builder.verify.step_probes import build_observable, observe_steps
 from builder.verify.target_runner import HERE, prepare_machine
@@ -192,12 +192,11 @@ def _write_tensorflow_values(graph: FrozenGraph, ops: list[str], restored: Path 
     with np.load(_FEEDS, allow_pickle=False) as file:
         feeds = {name: file[name] for name in file.files}
 
-    def reference() -> Any:
-        return round_reference(graph, restored)[0] if restored else graph.read_reference()
-
-    theirs = compute_inner_values(graph, reference(), feeds, ops)
-    calls = nudge_calls({"": feeds}, read_graph(graph, graph.read_reference()).feeds)
-    moved = compute_inner_values(graph, nudge_constants(reference()), calls[""], ops)
+    definition = round_reference(graph, restored)[0] if restored else graph.read_reference()
+    reference = Reference.from_definition(definition)
+    theirs = compute_inner_values(graph, reference, feeds, ops)
+    calls = nudge_calls({"": feeds}, read_graph(graph, reference.definition).feeds)
+    moved = compute_inner_values(graph, nudge_constants(reference), calls[""], ops)
     kinds = zip(_KINDS, (theirs, moved), strict=True)
     save_arrays(Path(_VALUES), {f"{kind}/{ops.index(op)}": v for kind, values in kinds for op, v in values.items()})
 

@@ -44,6 +44,7 @@ from builder.verify.reference_graph import (
     UNSTABLE,
     WHOLE,
     Reading,
+    Reference,
     break_ties,
     convert_to_float64,
     find_unlike_ops,
@@ -81,8 +82,8 @@ def make_golden_file(spec: ModelSpec, graph: FrozenGraph) -> None:
     Raises VerifyError for a graph whose answers are random, for samples that TensorFlow cannot run, and if fewer than
     ``ENOUGH`` cases are left; UsageError for samples that do not fit.
     """
-    reference = graph.read_reference()
-    random = find_random_nodes(reference)
+    reference = Reference.read(graph)
+    random = find_random_nodes(reference.definition)
     if random:
         raise VerifyError(
             f"The graph draws random numbers ({', '.join(random[:5])}{', ...' if len(random) > 5 else ''}), so its "
@@ -90,29 +91,28 @@ def make_golden_file(spec: ModelSpec, graph: FrozenGraph) -> None:
         )
     feeds = [port.spec for port in graph.feeds]
     outputs = list_outputs(spec, tuple(port.spec for port in graph.fetches))
-    types, ends = read_graph(graph, reference).feeds, _is_fit_for_ends(graph, reference)
-    del reference  # Weights are large.
+    types = read_graph(graph, reference.definition).feeds
     drawn = [
         replace(feed, dtype="int32") if types.get(feed.name) == WHOLE else feed
         for feed in list_drawn_feeds(spec, graph)
     ]
     calls: dict[str, Feeds] = {**dict(_cast_calls(make_cases(spec, drawn), feeds)), **dict(read_examples(graph))}
-    if not ends:
+    if not _is_fit_for_ends(graph, reference.definition):
         calls.pop(ENDS, None)
     calls |= dict(read_golden_samples(spec, feeds, SAMPLES))
-    others = _select_new_sizes(graph, calls, dict(_cast_calls(make_scaled_cases(drawn), feeds)))
+    others = _select_new_sizes(graph, reference, calls, dict(_cast_calls(make_scaled_cases(drawn), feeds)))
     calls, probes, further = calls | others, PROBES | others.keys(), _cast_calls(make_further_cases(drawn), feeds)
     special = [calls[case] for case in NOT_FINITE if case in calls]
-    if special and (unlike := find_unlike_ops(graph, special)):
+    if special and (unlike := find_unlike_ops(graph, reference, special)):
         warning = f"{UNLIKE_TENSORFLOW} where they reach {', '.join(unlike)}: see {docs_command('ops')}"
         replace(graph, warnings=(*graph.warnings, warning)).save()
     undecided: dict[str, str] = {}
     while True:
         may_fail = [case for case in calls if not (is_sample(case) or is_text(case))]
-        references = answer_calls(graph, calls, may_fail)
+        references = answer_calls(graph, reference, calls, may_fail)
         reasons = {case: why for case, why in references.failed.items() if case not in probes}
-        exact = {} if graph.states else _answer_in_float64(graph, references.calls)
-        reasons |= _find_undecided(references, graph, outputs, exact)
+        exact = {} if graph.states else _answer_in_float64(graph, reference, references.calls)
+        reasons |= _find_undecided(references, graph, reference, outputs, exact)
         if not reasons:
             break
         undecided |= reasons
@@ -160,7 +160,9 @@ def _is_fit_for_ends(graph: FrozenGraph, definition: Any) -> bool:
     return not dynamic and not any(is_unfit(node) for _, node in walk_nodes(definition))
 
 
-def _select_new_sizes(graph: FrozenGraph, calls: Mapping[str, Feeds], further: Mapping[str, Feeds]) -> dict[str, Feeds]:
+def _select_new_sizes(
+    graph: FrozenGraph, reference: Reference, calls: Mapping[str, Feeds], further: Mapping[str, Feeds]
+) -> dict[str, Feeds]:
     """Return those of ``further`` whose answers have sizes that no earlier call gives; none if all sizes are fixed.
 
     EDGES do not count, since they may be left out later.
@@ -171,7 +173,7 @@ def _select_new_sizes(graph: FrozenGraph, calls: Mapping[str, Feeds], further: M
     both = {case: feeds for case, feeds in {**calls, **further}.items() if case not in EDGES}
     known_sizes: set[tuple[str, tuple[int, ...]]] = set()
     chosen = {}
-    for case, fetches in run_reference(graph, graph.read_reference(), both, may_fail=both):
+    for case, fetches in run_reference(graph, reference, both, may_fail=both):
         sizes = {(name, fetches[name].shape) for name in dynamic}
         if case in further and not sizes <= known_sizes:
             chosen[case] = further[case]
@@ -268,25 +270,31 @@ class ReferenceAnswers:
         GoldenFile.write(path, cases, shares, undecided, rounding)
 
 
-def answer_calls(graph: FrozenGraph, calls: Mapping[str, Feeds], may_fail: Collection[str] = ()) -> ReferenceAnswers:
+def answer_calls(
+    graph: FrozenGraph, reference: Reference, calls: Mapping[str, Feeds], may_fail: Collection[str] = ()
+) -> ReferenceAnswers:
     """Have TensorFlow answer ``calls``, by case.
 
     Leave out calls in ``may_fail`` that it cannot run, and those whose answer is larger than a fetch can be.
     Raises VerifyError if it cannot run another, or no call is left.
     """
     failed: dict[str, str] = {}
-    reading = read_graph(graph, graph.read_reference())
-    fetched = dict(run_reference(graph, graph.read_reference(), calls, may_fail, failed))
+    reading = read_graph(graph, reference.definition)
+    fetched = dict(run_reference(graph, reference, calls, may_fail, failed))
     if calls and not fetched and not failed:
         sizes = ", ".join(f"{p.spec.name} {p.spec.describe_shape()}" for p in graph.fetches if p.spec.dynamic)
         raise VerifyError(f"Every golden input gives more than `max_size` in model.toml allows ({sizes}): raise it.")
     run = {case: calls[case] for case in fetched}
-    moved = run_reference(graph, nudge_constants(graph.read_reference()), nudge_calls(run, reading.feeds), may_fail=run)
+    moved = run_reference(graph, nudge_constants(reference), nudge_calls(run, reading.feeds), may_fail=run)
     return ReferenceAnswers(run, fetched, dict(moved), failed, reading)
 
 
 def _find_undecided(
-    references: ReferenceAnswers, graph: FrozenGraph, outputs: Sequence[ExpectedOutput], exact: Mapping[str, Fetches]
+    references: ReferenceAnswers,
+    graph: FrozenGraph,
+    reference: Reference,
+    outputs: Sequence[ExpectedOutput],
+    exact: Mapping[str, Fetches],
 ) -> dict[str, str]:
     """Return the cases on which TensorFlow is undecided, with reasons; of a sequence of calls the first.
 
@@ -299,61 +307,61 @@ def _find_undecided(
     reasons = find(references.moved.items(), "when weights and inputs move by one unit in the last place")
     if not graph.states:
         zeros = move_zeros(references.calls, references.reading.feeds)
-        moved = run_reference(graph, graph.read_reference(), zeros, may_fail=zeros) if zeros else ()
+        moved = run_reference(graph, reference, zeros, may_fail=zeros) if zeros else ()
         reasons = find(moved, "when zeros of the input move by 1e-7") | reasons
         reasons = find(((case, fetches) for case, fetches in exact.items() if case in EDGES), "in float64") | reasons
         for first in (True, False) if UNSTABLE in references.reading.ops else ():
-            definition = break_ties(graph.read_reference(), first=first)
-            moved = run_reference(graph, definition, references.calls, may_fail=references.calls)
+            apart = break_ties(reference, first=first)
+            moved = run_reference(graph, apart, references.calls, may_fail=references.calls)
             reasons = find(moved, "when equal scores move apart, whose order an unstable sort decides") | reasons
     chosen = [case for case in references.calls if case in reasons][: 1 if graph.states else None]
     return {case: reasons[case] for case in chosen}
 
 
-def _answer_in_float64(graph: FrozenGraph, calls: Mapping[str, Feeds]) -> dict[str, Fetches]:
+def _answer_in_float64(graph: FrozenGraph, reference: Reference, calls: Mapping[str, Feeds]) -> dict[str, Fetches]:
     """Return TensorFlow's answers in float64 to the cases that it can run in float64."""
-    definition = convert_to_float64(graph.read_reference())
-    if definition is None:
+    wide = convert_to_float64(reference)
+    if wide is None:
         return {}
     try:
         with np.errstate(over="ignore"):
-            return dict(run_reference(graph, definition, calls, may_fail=calls))
+            return dict(run_reference(graph, wide, calls, may_fail=calls))
     except (ValueError, TypeError):  # an op has no float64 kernel
         return {}
 
 
 def run_reference(
     graph: FrozenGraph,
-    definition: Any,
+    reference: Reference,
     calls: Mapping[str, Feeds],
     may_fail: Collection[str] = (),
     failed: dict[str, str] | None = None,
 ) -> Iterator[tuple[str, Fetches]]:
     """Yield each case and TensorFlow's answers by fetch, in ``graph``'s dtypes; with state, as one sequence of calls.
 
-    TensorFlow runs ``definition``, op by op, not through XLA: it is the reference of ``graph``, perhaps with
-    other constants. Cases in ``may_fail`` that it cannot run are left out, and so are those whose answer is larger than
-    ``max_size`` allows: the library refuses them. ``failed`` gets the reasons of those that cannot be run.
+    TensorFlow runs ``reference``, op by op, not through XLA: it is that of ``graph``, perhaps with other constants.
+    Cases in ``may_fail`` that it cannot run are left out, and so are those whose answer is larger than ``max_size``
+    allows: the library refuses them. ``failed`` gets the reasons of those that cannot be run.
     Raises VerifyError if it cannot run another.
     """
     try:
-        yield from _run_definition(graph, definition, calls, may_fail, failed)
+        yield from _run_sessions(graph, reference, calls, may_fail, failed)
     finally:
-        gc.collect()  # TensorFlow's graphs are cycles, and each holds the weights several times over
+        gc.collect()  # TensorFlow's graphs are cycles, and each holds its constants several times over
 
 
-def _run_definition(
+def _run_sessions(
     graph: FrozenGraph,
-    definition: Any,
+    reference: Reference,
     calls: Mapping[str, Feeds],
     may_fail: Collection[str],
     failed: dict[str, str] | None,
 ) -> Iterator[tuple[str, Fetches]]:
-    loaded, state = load_graph(definition), graph.first_state()
+    loaded, state = load_graph(reference.definition), graph.first_state()
     with reference_session(loaded) as session:
         assign_variables(loaded, session, state)
         for case, feeds in calls.items():
-            fed = {port.tensor: feeds[port.spec.name] for port in graph.feeds}
+            fed = {**{port.tensor: feeds[port.spec.name] for port in graph.feeds}, **reference.weights}
             try:
                 answers = session.run([port.tensor for port in graph.fetches], fed)
             except tf.errors.OpError as error:

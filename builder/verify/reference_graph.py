@@ -19,7 +19,7 @@ from builder.base.arrays import Array
 from builder.base.tf import dtype_name, load_graph, reference_session, tf
 from builder.config import WeightType
 from builder.importers.graph import MODEL_SCOPE, FrozenGraph
-from builder.importers.rewrite import all_nodes, called_by, find_reachable, node_of, replace_by_function
+from builder.importers.rewrite import all_nodes, called_by, copy_message, find_reachable, node_of, replace_by_function
 from builder.importers.variables_state import assign_variables
 
 WHOLE = "whole"
@@ -70,6 +70,57 @@ class Reading:
     ops: frozenset[str]
 
 
+_SMALLEST = 1 << 16
+"""The bytes of a constant that is worth feeding."""
+
+_ALIGNMENT = 64
+"""TensorFlow copies what it is fed at other addresses."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A graph for TensorFlow to run: a GraphDef with placeholders for its large ``weights``, by tensor, to be fed.
+
+    A session holds each constant of its graph several times over, and nothing of what it is fed.
+    """
+
+    definition: Any
+    weights: Mapping[str, Array]
+
+    @classmethod
+    def from_definition(cls, definition: Any) -> Reference:
+        """Take the large floating-point constants out of ``definition``, which is not changed."""
+        small, weights = type(definition)(versions=definition.versions, library=definition.library), {}
+        for node in definition.node:
+            tensor = node.attr["value"].tensor if node.op == "Const" and node.ByteSize() >= _SMALLEST else None
+            if tensor is None or not tf.dtypes.as_dtype(tensor.dtype).is_floating:
+                small.node.append(node)
+                continue
+            weights[f"{node.name}:0"] = _align_array(tf.make_ndarray(tensor))
+            fed = small.node.add(name=node.name, op="Placeholder")
+            fed.attr["dtype"].type = tensor.dtype
+            fed.attr["shape"].shape.CopyFrom(tensor.tensor_shape)
+        return cls(small, weights)
+
+    @classmethod
+    def read(cls, graph: FrozenGraph) -> Reference:
+        """Read the reference of ``graph``."""
+        return cls.from_definition(graph.read_reference())
+
+    def change(self, definition: Any, change: Callable[[str, Array], Array]) -> Reference:
+        """Return ``definition`` with each weight as ``change`` makes it of its node's name and its value."""
+        return Reference(definition, {t: _align_array(change(node_of(t), value)) for t, value in self.weights.items()})
+
+
+def _align_array(values: Array) -> Array:
+    """Copy ``values`` to an address that TensorFlow can read from."""
+    space = np.empty(values.nbytes + _ALIGNMENT, np.uint8)
+    start = -space.ctypes.data % _ALIGNMENT
+    aligned: Array = space[start : start + values.nbytes].view(values.dtype).reshape(values.shape)
+    aligned[...] = values
+    return aligned
+
+
 def read_graph(graph: FrozenGraph, definition: Any) -> Reading:
     """Return the types in which ``definition``, the reference of ``graph``, reads its numbers."""
     top = read_types(definition.node, definition.library)
@@ -106,13 +157,15 @@ _OTHER_NUMBERS = ("Random", "Bitcast", "Multinomial", "NextAfter", "XlaCallModul
 """Parts of the names of ops whose answer differs in float64, or that have their type inside."""
 
 
-def convert_to_float64(definition: Any) -> Any | None:
-    """Replace float32 by float64 and complex64 by complex128 in ``definition``, in place.
+def convert_to_float64(reference: Reference) -> Reference | None:
+    """Return ``reference`` with float64 in place of float32 and complex128 in place of complex64.
 
     Return None if that would be another function. If TensorFlow lacks a kernel, it still refuses to load or to run it.
     """
+    definition = copy_message(reference.definition)
     nodes = list(all_nodes(definition))
-    if any(part in node.op for node in nodes for part in _OTHER_NUMBERS) or definition.ByteSize() > LARGEST:
+    size = definition.ByteSize() + sum(value.nbytes for value in reference.weights.values())
+    if any(part in node.op for node in nodes for part in _OTHER_NUMBERS) or size > LARGEST:
         return None
     wider = {tf.float32.as_datatype_enum: tf.float64, tf.complex64.as_datatype_enum: tf.complex128}
     enums = {narrow: wide.as_datatype_enum for narrow, wide in wider.items()}
@@ -129,7 +182,7 @@ def convert_to_float64(definition: Any) -> Any | None:
     for function in definition.library.function:
         for argument in (*function.signature.input_arg, *function.signature.output_arg):
             argument.type = enums.get(argument.type, argument.type)
-    return definition
+    return reference.change(definition, lambda _, value: value.astype("f8") if value.dtype == np.float32 else value)
 
 
 UNSTABLE = "CombinedNonMaxSuppression"
@@ -139,12 +192,12 @@ _SCORES = 1
 """Number of the input that has the scores to sort by."""
 
 
-def break_ties(definition: Any, *, first: bool) -> Any:
-    """Move equal scores apart in the last place, in place, for each UNSTABLE op at the top; return ``definition``.
+def break_ties(reference: Reference, *, first: bool) -> Reference:
+    """Return ``reference`` with equal scores moved apart in the last place, for each UNSTABLE op at the top.
 
     ``first``: the first of several equal ones stays the greatest; else the last does.
     """
-    floats = [tf.float32]
+    floats, definition = [tf.float32], copy_message(reference.definition)
     for number, node in enumerate([node for node in definition.node if node.op == UNSTABLE]):
         apart = definition.node.add(name=f"{node.name}/ties")
         name, scores = f"break_ties_{number}", [node.input[_SCORES]]
@@ -152,7 +205,7 @@ def break_ties(definition: Any, *, first: bool) -> Any:
             apart, name, definition.library, lambda values: _move_apart(values, first), scores, floats, floats
         )
         node.input[_SCORES] = apart.name
-    return definition
+    return Reference(definition, reference.weights)
 
 
 def _move_apart(scores: Any, first: bool) -> Any:
@@ -168,20 +221,21 @@ def _move_apart(scores: Any, first: bool) -> Any:
 
 
 def compute_inner_values(
-    graph: FrozenGraph, definition: Any, feeds: Mapping[str, Array], ops: Collection[str]
+    graph: FrozenGraph, reference: Reference, feeds: Mapping[str, Array], ops: Collection[str]
 ) -> dict[str, Array]:
-    """Return the first output of each of ``ops`` that is at the top of ``definition`` and has numbers.
+    """Return the first output of each of ``ops`` that is at the top of ``reference`` and has numbers.
 
-    ``definition``: the reference of ``graph``, perhaps with other constants. Variables have their first values.
+    ``reference``: that of ``graph``, perhaps with other constants. Variables have their first values.
     """
-    loaded = load_graph(definition)
+    loaded = load_graph(reference.definition)
     with reference_session(loaded) as session:
         assign_variables(loaded, session, graph.first_state())
         tensors = {op.name: op.outputs[0] for op in loaded.get_operations() if op.name in set(ops) and op.outputs}
         wanted = {
             name: tensor for name, tensor in tensors.items() if tensor.dtype.is_floating or tensor.dtype.is_integer
         }
-        values = session.run(wanted, {port.tensor: feeds[port.spec.name] for port in graph.feeds})
+        fed = {port.tensor: feeds[port.spec.name] for port in graph.feeds}
+        values = session.run(wanted, {**fed, **reference.weights})
     return {name: np.asarray(value) for name, value in values.items() if np.asarray(value).dtype.kind in "iuf"}
 
 
@@ -196,15 +250,15 @@ UNLIKE: Mapping[str, Callable[[Array], Array]] = {
 """Ops, and the elements of their first input that they answer in another way: docs/conformance.md shows it."""
 
 
-def find_unlike_ops(graph: FrozenGraph, calls: Iterable[Mapping[str, Array]]) -> list[str]:
+def find_unlike_ops(graph: FrozenGraph, reference: Reference, calls: Iterable[Mapping[str, Array]]) -> list[str]:
     """Return ``name (type)`` of each op of ``UNLIKE`` outside functions that such elements reach in ``calls``."""
-    loaded, reached = load_graph(graph.read_reference()), set[str]()
+    loaded, reached = load_graph(reference.definition), set[str]()
     ops = [op for op in loaded.get_operations() if read_type(op) in UNLIKE and op.inputs[0].dtype.is_floating]
     with reference_session(loaded) as session:
         assign_variables(loaded, session, graph.first_state())
         for feeds in calls:
             with contextlib.suppress(tf.errors.OpError):  # TensorFlow has no answer to differ from
-                fed = {port.tensor: feeds[port.spec.name] for port in graph.feeds}
+                fed = {**{port.tensor: feeds[port.spec.name] for port in graph.feeds}, **reference.weights}
                 for op, value in zip(ops, session.run([op.inputs[0] for op in ops], fed), strict=True):
                     if UNLIKE[read_type(op)](np.asarray(value, np.float64)).any():
                         reached.add(f"{op.name.removeprefix(MODEL_SCOPE)} ({read_type(op)})")

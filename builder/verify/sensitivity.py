@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import ml_dtypes  # noqa: F401 (NumPy knows bfloat16 by it)
 import numpy as np
@@ -18,9 +17,10 @@ import numpy as np
 from builder.base.arrays import Array
 from builder.base.tf import tf
 from builder.config import Tolerance
+from builder.importers.rewrite import copy_message
 from builder.verify.agreement import MOST_SENSITIVE, allowed_sensitivity, measure_errors
 from builder.verify.expected_answers import ExpectedOutput
-from builder.verify.reference_graph import HALVES, WHOLE, read_types
+from builder.verify.reference_graph import HALVES, WHOLE, Reference, read_types
 
 FLOATS = ("float16", "float32", "float64")
 _MOVABLE = (*FLOATS, "bfloat16")
@@ -30,22 +30,27 @@ ArraysByCase = Mapping[str, Mapping[str, Array]]
 """Arrays by case, and by feed or fetch."""
 
 
-def nudge_constants(definition: Any) -> Any:
-    """Move every floating-point constant of more than one element by one ulp, in place; return ``definition``.
+def nudge_constants(reference: Reference) -> Reference:
+    """Return ``reference`` with every floating-point constant of more than one element moved by one ulp.
 
     Constants of one element are rather thresholds and epsilons than weights. Zeros stay zero.
     """
+    definition, weights = copy_message(reference.definition), dict[str, Array]()
     random = np.random.Generator(np.random.PCG64(_SEED))
     enums = {tf.dtypes.as_dtype(name).as_datatype_enum for name in FLOATS}
     for nodes in (definition.node, *(function.node_def for function in definition.library.function)):
         types = read_types(nodes, definition.library)
         for node in nodes:
             read_as = types.get(node.name, "")
-            if node.op == "Const" and ((tensor := node.attr["value"].tensor).dtype in enums or read_as in HALVES):
-                values = tf.make_ndarray(tensor)
-                if values.size > 1:
-                    tensor.CopyFrom(tf.make_tensor_proto(nudge_values(values, random, read_as)))
-    return definition
+            own = node.op == "Placeholder" and f"{node.name}:0" in reference.weights
+            if not (own or node.op == "Const") or (node.attr["dtype"].type not in enums and read_as not in HALVES):
+                continue
+            values = reference.weights[f"{node.name}:0"] if own else tf.make_ndarray(node.attr["value"].tensor)
+            if own:
+                weights[node.name] = nudge_values(values, random, read_as)
+            elif values.size > 1:
+                node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(nudge_values(values, random, read_as)))
+    return reference.change(definition, lambda node, value: weights.pop(node, value))
 
 
 def nudge_calls(calls: ArraysByCase, types: Mapping[str, str]) -> dict[str, dict[str, Array]]:
@@ -82,11 +87,12 @@ def nudge_values(values: Array, random: np.random.Generator, read_as: str = "") 
     """
     if values.dtype.name not in _MOVABLE or read_as == WHOLE:
         return values
-    ends = np.where(random.integers(0, 2, values.shape, dtype=np.int8), np.inf, -np.inf).astype(values.dtype)
     with np.errstate(over="ignore"):
         rounded = values.astype(read_as) if read_as in HALVES else values
-    after = np.nextafter(rounded, ends.astype(rounded.dtype)).astype(values.dtype)
-    moved: Array = np.where((values == 0) | np.isinf(rounded), values, after)
+    up, down = np.array([np.inf, -np.inf], rounded.dtype)
+    ends = np.where(random.integers(0, 2, values.shape, dtype=np.int8), up, down)  # in a type no wider than needed
+    moved: Array = np.nextafter(rounded, ends, out=ends).astype(values.dtype, copy=False)
+    np.copyto(moved, values, where=(values == 0) | np.isinf(rounded))
     return moved
 
 

@@ -140,7 +140,7 @@ def _describe_port(name: str, tensor: Any, any_batch: bool) -> PortInfo:
 def _trace_model(reader: Reader, model: Any, ports: ModelPorts, shapes: Mapping[str, Shape]) -> RawGraph:
     """Trace inference on static shapes, which folds the shape arithmetic of layers, and inline every call."""
     import_tensorflow()
-    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+    from tensorflow.python.framework import convert_to_constants
 
     # The steps that are cut off in front of a graph with strings are tried with several batch sizes.
     open_ = any(p.dtype == STRING for p in ports.feeds)
@@ -154,7 +154,10 @@ def _trace_model(reader: Reader, model: Any, ports: ModelPorts, shapes: Mapping[
         if find_writers(concrete.graph.as_graph_def()):
             return _freeze_with_state(function, concrete, ports)
         keep_cases_functional(concrete.graph)
-        frozen = convert_variables_to_constants_v2(concrete, lower_control_flow=False)
+        # The public function also makes a callable of the result, with several more copies of the weights.
+        data = convert_to_constants._FunctionConverterDataInEager(concrete, False, False)
+        frozen, _ = convert_to_constants._replace_variables_by_constants(data)
+        del data
     except Exception as error:
         described = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
         raise ImportModelError(f"The model cannot be traced with {described}: {_clean_reason(error)}") from error
@@ -173,9 +176,9 @@ def _trace_model(reader: Reader, model: Any, ports: ModelPorts, shapes: Mapping[
         return table
 
     return RawGraph(
-        replace_lookups(frozen.graph.as_graph_def(), table_of),
-        {p.name: t.name for p, t in zip(ports.feeds, frozen.inputs, strict=False)},  # Tables come after the feeds.
-        {p.name: t.name for p, t in zip(ports.fetches, frozen.outputs, strict=True)},
+        replace_lookups(frozen, table_of),
+        {p.name: t.name for p, t in zip(ports.feeds, concrete.inputs, strict=False)},  # Captures come after the feeds.
+        {p.name: t.name for p, t in zip(ports.fetches, concrete.outputs, strict=True)},
         {node: names[id(outer)] for node, outer in captures.items() if id(outer) in names},
         tables=filled_tables,
         asserts=any(operation.type == "Assert" for operation in concrete.graph.get_operations()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from builder.base.errors import ImportModelError
@@ -84,6 +85,40 @@ def load_graph(graph_def: Any) -> Any:
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(graph_def, name="")
     return graph
+
+
+LARGE = 1 << 16
+"""The bytes from which a constant is worth being taken out of a graph."""
+
+
+def is_large_weight(node: Any) -> bool:
+    """Return whether ``node`` is a constant of many floating-point numbers."""
+    large = node.op == "Const" and node.ByteSize() >= LARGE
+    return large and bool(tf.dtypes.as_dtype(node.attr["dtype"].type).is_floating)
+
+
+def take_constants(graph_def: Any, taken: Callable[[Any], bool]) -> tuple[Any, dict[str, Any]]:
+    """Copy ``graph_def`` with placeholders for the constants that are ``taken``; return these nodes by name, too."""
+    small, constants = type(graph_def)(versions=graph_def.versions, library=graph_def.library), {}
+    for node in graph_def.node:
+        if not taken(node):
+            small.node.append(node)
+            continue
+        constants[node.name] = node
+        placeholder = small.node.add(name=node.name, op="Placeholder")
+        placeholder.attr["dtype"].CopyFrom(node.attr["dtype"])
+        placeholder.attr["shape"].shape.CopyFrom(node.attr["value"].tensor.tensor_shape)
+    return small, constants
+
+
+def put_constants(graph_def: Any, constants: Mapping[str, Any]) -> Any:
+    """Put ``constants`` in the place of their placeholders, by name, in ``graph_def``, which is returned."""
+    for node in graph_def.node:
+        if node.op == "Placeholder" and node.name in constants:
+            node.op = "Const"
+            del node.attr["shape"]
+            node.attr["value"].CopyFrom(constants[node.name].attr["value"])
+    return graph_def
 
 
 def reference_session(graph: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 from builder.base.arrays import Array, save_arrays
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
-from builder.base.tf import import_tensorflow, load_graph, tf
+from builder.base.tf import import_tensorflow, is_large_weight, load_graph, put_constants, take_constants, tf
 from builder.config import ModelSpec
 from builder.config.tensor import ITEM_SIZES, IndexRange, TensorSpec, c_identifier
 from builder.importers.allowed_ops import UnsupportedOpsError
@@ -65,13 +65,15 @@ def write_frozen(
     """
     tensors = [raw.fetches[name] for name in fetches.values()]
     source = inline_calls(keep_reachable(raw.graph_def, tensors, raw.feeds.values()), [*tensors, *raw.feeds.values()])
+    source, weights = take_constants(source, _find_weights(source, raw.feeds.values()))
+    constants = {MODEL_SCOPE + name: node for name, node in weights.items()}
     # Control edges order writes, so a graph without state needs none.
     pure = without_debugging if raw.states else without_side_effects
     # It is made canonical here as well, since attributes hold shapes that are no longer true.
     source = pure(keep_reachable(source, tensors, raw.feeds.values()))
     source = make_canonical(keep_reachable(source, tensors, raw.feeds.values()))
     source = remove_dead_code(source, tensors, raw.feeds.values(), pure)
-    _refuse_loose_placeholders(source, tensors, raw.feeds)
+    _refuse_loose_placeholders(source, tensors, {*map(node_of, raw.feeds.values()), *weights})
     media = spec.image or spec.audio
     media_feed = (media.feed or next(iter(raw.feeds))) if media else None
     with tf.Graph().as_default() as graph:
@@ -105,12 +107,12 @@ def write_frozen(
                 answer = tf.cast(answer, tf.float32)
             results[visible] = tf.identity(answer, name=f"fetch/{c_identifier(visible)}")
         initial = {MODEL_SCOPE + node: variable.value for node, variable in raw.states.items()}
-        specs = _fetch_specs(graph.as_graph_def(), feeds, results, initial, spec)
+        specs = _fetch_specs(put_constants(graph.as_graph_def(), constants), feeds, results, initial, spec)
         ports = tuple(GraphPort(fetch, tensor.name) for fetch, tensor in _with_shapes(results, specs))
         complete = graph.as_graph_def()
         feeds = _add_ranges(graph, feeds, ports, raw.ranges)
     port_tensors = [port.tensor for port in (*ports, *feeds)]
-    pruned = _prune_graph(complete, ports, feeds)
+    pruned = put_constants(_prune_graph(complete, ports, feeds), constants)
     if needs_rewriting(pruned, choose_cpu_rewrite):  # TensorFlow has to be able to run this graph.
         runnable = rewrite_ops(pruned, choose_cpu_rewrite).definition
         pruned = _prune_graph(inline_calls(runnable, port_tensors), ports, feeds)
@@ -135,6 +137,22 @@ def write_frozen(
         save_arrays(frozen.examples_path, dict(_split_samples(raw.samples, {p.spec.name: p.spec.shape for p in feeds})))
     frozen.save()
     return frozen
+
+
+def _find_weights(graph_def: Any, feeds: Iterable[str]) -> Callable[[Any], bool]:
+    """Return whether a node is a constant that no step of the import needs: all its readers compute with a feed."""
+    readers: dict[str, list[str]] = {node.name: [] for node in graph_def.node}
+    for name, sources in map_node_inputs(graph_def.node, control=False).items():
+        for source in sources:
+            readers[source].append(name)
+    fed = find_reachable(map(node_of, feeds), readers)
+    passing = {node.name: readers[node.name] for node in graph_def.node if node.op in ("Const", "Identity")}
+
+    def is_weight(node: Any) -> bool:
+        ends = {reader for name in find_reachable([node.name], passing) for reader in readers[name]} - passing.keys()
+        return is_large_weight(node) and ends <= fed
+
+    return is_weight
 
 
 _MOST_SAMPLES = 8
@@ -208,8 +226,7 @@ def _import_graph(source: Any, inputs: Mapping[str, Any], tensors: list[str]) ->
         raise ImportModelError(f"The model does not take the shapes it was given: {describe_error(error)}") from error
 
 
-def _refuse_loose_placeholders(graph_def: Any, tensors: list[str], feeds: Mapping[str, str]) -> None:
-    fed = {node_of(t) for t in feeds.values()}
+def _refuse_loose_placeholders(graph_def: Any, tensors: list[str], fed: set[str]) -> None:
     needed = _find_needed(graph_def, tensors, fed)
     loose = sorted(n.name for n in graph_def.node if n.op == "Placeholder" and n.name in needed and n.name not in fed)
     if loose:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,7 +58,9 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     if terms:
         _, shapes = terms.pin_feeds(loaded.ports, shapes, spec.feeds)
     fetches = _choose_fetches(loaded.ports, spec)
-    raw = replace_written_numbers(loaded.freeze(shapes))
+    raw, ports = replace_written_numbers(loaded.freeze(shapes)), loaded.ports
+    del loaded
+    gc.collect()  # a model and its conversion are in reference cycles, and weights are large
     words, of_words = None, frozenset[str]()
     strings = string_feeds(raw)
     lengths = lengths_of(spec.feeds, [*terms.terms] if terms else strings)
@@ -81,7 +84,7 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     example_port = examples.make_input({*raw.feeds, *(port.name for port in inputs)}) if examples else None
     graph = write_frozen(raw, shapes, fetches, spec, folder, inputs, example_port)
     check_outputs(spec, graph)
-    table = _find_table(loaded.ports, spec, graph)
+    table = _find_table(ports, spec, graph)
     if warnings or origin or table:
         graph = replace(graph, warnings=warnings, origin=origin, table=table)
         graph.save()

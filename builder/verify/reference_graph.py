@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from builder.base.arrays import Array
-from builder.base.tf import dtype_name, load_graph, reference_session, tf
+from builder.base.tf import dtype_name, is_large_weight, load_graph, reference_session, take_constants, tf
 from builder.config import WeightType
 from builder.importers.graph import MODEL_SCOPE, FrozenGraph
 from builder.importers.rewrite import all_nodes, called_by, copy_message, find_reachable, node_of, replace_by_function
@@ -70,9 +70,6 @@ class Reading:
     ops: frozenset[str]
 
 
-_SMALLEST = 1 << 16
-"""The bytes of a constant that is worth feeding."""
-
 _ALIGNMENT = 64
 """TensorFlow copies what it is fed at other addresses."""
 
@@ -90,17 +87,9 @@ class Reference:
     @classmethod
     def from_definition(cls, definition: Any) -> Reference:
         """Take the large floating-point constants out of ``definition``, which is not changed."""
-        small, weights = type(definition)(versions=definition.versions, library=definition.library), {}
-        for node in definition.node:
-            tensor = node.attr["value"].tensor if node.op == "Const" and node.ByteSize() >= _SMALLEST else None
-            if tensor is None or not tf.dtypes.as_dtype(tensor.dtype).is_floating:
-                small.node.append(node)
-                continue
-            weights[f"{node.name}:0"] = _align_array(tf.make_ndarray(tensor))
-            fed = small.node.add(name=node.name, op="Placeholder")
-            fed.attr["dtype"].type = tensor.dtype
-            fed.attr["shape"].shape.CopyFrom(tensor.tensor_shape)
-        return cls(small, weights)
+        small, nodes = take_constants(definition, is_large_weight)
+        values = ((name, tf.make_ndarray(node.attr["value"].tensor)) for name, node in nodes.items())
+        return cls(small, {f"{name}:0": _align_array(value) for name, value in values})
 
     @classmethod
     def read(cls, graph: FrozenGraph) -> Reference:

@@ -7,6 +7,7 @@ the sensitivity of an answer is measured.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -46,6 +47,8 @@ def make_program(
     feeds += [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in states.values()]
     try:
         exported = export.export(jax.jit(function, keep_unused=True), platforms=["cpu"])(*feeds)
+        jax.clear_caches()  # They hold the weights, and so do reference cycles.
+        gc.collect()
         module = _refine_module(exported)
         symbols = count_symbols(_find_main(module), _read_constant)
         runtime = _refine_module(exported) if call_decompositions(module) else None

@@ -33,7 +33,7 @@ from builder.verify.agreement import allowed_sensitivity, make_jsonable, measure
 from builder.verify.expected_answers import FLIPPED_SHARE
 from builder.verify.golden import GoldenFile
 from builder.verify.quantise.rounded_reference import make_rounded_path, round_reference
-from builder.verify.reference_graph import Reference, compute_inner_values, read_graph
+from builder.verify.reference_graph import ReferenceGraph, compute_inner_values, read_graph
 from builder.verify.sensitivity import measure_sensitivity, nudge_calls, nudge_constants
 from builder.verify.step_probes import build_observable, observe_steps
 from builder.verify.target_runner import HERE, prepare_machine
@@ -193,7 +193,7 @@ def _write_tensorflow_values(graph: FrozenGraph, ops: list[str], restored: Path 
         feeds = {name: file[name] for name in file.files}
 
     definition = round_reference(graph, restored)[0] if restored else graph.read_reference()
-    reference = Reference.from_definition(definition)
+    reference = ReferenceGraph.from_definition(definition)
     theirs = compute_inner_values(graph, reference, feeds, ops)
     calls = nudge_calls({"": feeds}, read_graph(graph, reference.definition).feeds)
     moved = compute_inner_values(graph, nudge_constants(reference), calls[""], ops)

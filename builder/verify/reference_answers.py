@@ -44,7 +44,7 @@ from builder.verify.reference_graph import (
     UNSTABLE,
     WHOLE,
     Reading,
-    Reference,
+    ReferenceGraph,
     break_ties,
     convert_to_float64,
     find_unlike_ops,
@@ -82,7 +82,7 @@ def make_golden_file(spec: ModelSpec, graph: FrozenGraph) -> None:
     Raises VerifyError for a graph whose answers are random, for samples that TensorFlow cannot run, and if fewer than
     ``ENOUGH`` cases are left; UsageError for samples that do not fit.
     """
-    reference = Reference.read(graph)
+    reference = ReferenceGraph.read(graph)
     random = find_random_nodes(reference.definition)
     if random:
         raise VerifyError(
@@ -161,7 +161,7 @@ def _is_fit_for_ends(graph: FrozenGraph, definition: Any) -> bool:
 
 
 def _select_new_sizes(
-    graph: FrozenGraph, reference: Reference, calls: Mapping[str, Feeds], further: Mapping[str, Feeds]
+    graph: FrozenGraph, reference: ReferenceGraph, calls: Mapping[str, Feeds], further: Mapping[str, Feeds]
 ) -> dict[str, Feeds]:
     """Return those of ``further`` whose answers have sizes that no earlier call gives; none if all sizes are fixed.
 
@@ -271,7 +271,7 @@ class ReferenceAnswers:
 
 
 def answer_calls(
-    graph: FrozenGraph, reference: Reference, calls: Mapping[str, Feeds], may_fail: Collection[str] = ()
+    graph: FrozenGraph, reference: ReferenceGraph, calls: Mapping[str, Feeds], may_fail: Collection[str] = ()
 ) -> ReferenceAnswers:
     """Have TensorFlow answer ``calls``, by case.
 
@@ -292,7 +292,7 @@ def answer_calls(
 def _find_undecided(
     references: ReferenceAnswers,
     graph: FrozenGraph,
-    reference: Reference,
+    reference: ReferenceGraph,
     outputs: Sequence[ExpectedOutput],
     exact: Mapping[str, Fetches],
 ) -> dict[str, str]:
@@ -318,7 +318,7 @@ def _find_undecided(
     return {case: reasons[case] for case in chosen}
 
 
-def _answer_in_float64(graph: FrozenGraph, reference: Reference, calls: Mapping[str, Feeds]) -> dict[str, Fetches]:
+def _answer_in_float64(graph: FrozenGraph, reference: ReferenceGraph, calls: Mapping[str, Feeds]) -> dict[str, Fetches]:
     """Return TensorFlow's answers in float64 to the cases that it can run in float64."""
     wide = convert_to_float64(reference)
     if wide is None:
@@ -332,7 +332,7 @@ def _answer_in_float64(graph: FrozenGraph, reference: Reference, calls: Mapping[
 
 def run_reference(
     graph: FrozenGraph,
-    reference: Reference,
+    reference: ReferenceGraph,
     calls: Mapping[str, Feeds],
     may_fail: Collection[str] = (),
     failed: dict[str, str] | None = None,
@@ -352,7 +352,7 @@ def run_reference(
 
 def _run_sessions(
     graph: FrozenGraph,
-    reference: Reference,
+    reference: ReferenceGraph,
     calls: Mapping[str, Feeds],
     may_fail: Collection[str],
     failed: dict[str, str] | None,

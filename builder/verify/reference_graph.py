@@ -75,7 +75,7 @@ _ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
-class Reference:
+class ReferenceGraph:
     """A graph for TensorFlow to run: a GraphDef with placeholders for its large ``weights``, by tensor, to be fed.
 
     A session holds each constant of its graph several times over, and nothing of what it is fed.
@@ -85,20 +85,22 @@ class Reference:
     weights: Mapping[str, Array]
 
     @classmethod
-    def from_definition(cls, definition: Any) -> Reference:
+    def from_definition(cls, definition: Any) -> ReferenceGraph:
         """Take the large floating-point constants out of ``definition``, which is not changed."""
         small, nodes = take_constants(definition, is_large_weight)
         values = ((name, tf.make_ndarray(node.attr["value"].tensor)) for name, node in nodes.items())
         return cls(small, {f"{name}:0": _align_array(value) for name, value in values})
 
     @classmethod
-    def read(cls, graph: FrozenGraph) -> Reference:
+    def read(cls, graph: FrozenGraph) -> ReferenceGraph:
         """Read the reference of ``graph``."""
         return cls.from_definition(graph.read_reference())
 
-    def change(self, definition: Any, change: Callable[[str, Array], Array]) -> Reference:
+    def change(self, definition: Any, change: Callable[[str, Array], Array]) -> ReferenceGraph:
         """Return ``definition`` with each weight as ``change`` makes it of its node's name and its value."""
-        return Reference(definition, {t: _align_array(change(node_of(t), value)) for t, value in self.weights.items()})
+        return ReferenceGraph(
+            definition, {t: _align_array(change(node_of(t), value)) for t, value in self.weights.items()}
+        )
 
 
 def _align_array(values: Array) -> Array:
@@ -146,7 +148,7 @@ _OTHER_NUMBERS = ("Random", "Bitcast", "Multinomial", "NextAfter", "XlaCallModul
 """Parts of the names of ops whose answer differs in float64, or that have their type inside."""
 
 
-def convert_to_float64(reference: Reference) -> Reference | None:
+def convert_to_float64(reference: ReferenceGraph) -> ReferenceGraph | None:
     """Return ``reference`` with float64 in place of float32 and complex128 in place of complex64.
 
     Return None if that would be another function. If TensorFlow lacks a kernel, it still refuses to load or to run it.
@@ -181,7 +183,7 @@ _SCORES = 1
 """Number of the input that has the scores to sort by."""
 
 
-def break_ties(reference: Reference, *, first: bool) -> Reference:
+def break_ties(reference: ReferenceGraph, *, first: bool) -> ReferenceGraph:
     """Return ``reference`` with equal scores moved apart in the last place, for each UNSTABLE op at the top.
 
     ``first``: the first of several equal ones stays the greatest; else the last does.
@@ -194,7 +196,7 @@ def break_ties(reference: Reference, *, first: bool) -> Reference:
             apart, name, definition.library, lambda values: _move_apart(values, first), scores, floats, floats
         )
         node.input[_SCORES] = apart.name
-    return Reference(definition, reference.weights)
+    return ReferenceGraph(definition, reference.weights)
 
 
 def _move_apart(scores: Any, first: bool) -> Any:
@@ -210,7 +212,7 @@ def _move_apart(scores: Any, first: bool) -> Any:
 
 
 def compute_inner_values(
-    graph: FrozenGraph, reference: Reference, feeds: Mapping[str, Array], ops: Collection[str]
+    graph: FrozenGraph, reference: ReferenceGraph, feeds: Mapping[str, Array], ops: Collection[str]
 ) -> dict[str, Array]:
     """Return the first output of each of ``ops`` that is at the top of ``reference`` and has numbers.
 
@@ -239,7 +241,7 @@ UNLIKE: Mapping[str, Callable[[Array], Array]] = {
 """Ops, and the elements of their first input that they answer in another way: docs/conformance.md shows it."""
 
 
-def find_unlike_ops(graph: FrozenGraph, reference: Reference, calls: Iterable[Mapping[str, Array]]) -> list[str]:
+def find_unlike_ops(graph: FrozenGraph, reference: ReferenceGraph, calls: Iterable[Mapping[str, Array]]) -> list[str]:
     """Return ``name (type)`` of each op of ``UNLIKE`` outside functions that such elements reach in ``calls``."""
     loaded, reached = load_graph(reference.definition), set[str]()
     ops = [op for op in loaded.get_operations() if read_type(op) in UNLIKE and op.inputs[0].dtype.is_floating]

@@ -20,7 +20,7 @@ from builder.config import Tolerance
 from builder.importers.rewrite import copy_message
 from builder.verify.agreement import MOST_SENSITIVE, allowed_sensitivity, measure_errors
 from builder.verify.expected_answers import ExpectedOutput
-from builder.verify.reference_graph import HALVES, WHOLE, Reference, read_types
+from builder.verify.reference_graph import HALVES, WHOLE, ReferenceGraph, read_types
 
 FLOATS = ("float16", "float32", "float64")
 _MOVABLE = (*FLOATS, "bfloat16")
@@ -30,7 +30,7 @@ ArraysByCase = Mapping[str, Mapping[str, Array]]
 """Arrays by case, and by feed or fetch."""
 
 
-def nudge_constants(reference: Reference) -> Reference:
+def nudge_constants(reference: ReferenceGraph) -> ReferenceGraph:
     """Return ``reference`` with every floating-point constant of more than one element moved by one ulp.
 
     Constants of one element are rather thresholds and epsilons than weights. Zeros stay zero.

@@ -22,7 +22,7 @@ from builder.importers.rewrite import keep_cases_functional
 from builder.verify.expected_answers import Rounding
 from builder.verify.quantise import rounded_reference
 from builder.verify.reference_answers import answer_calls
-from builder.verify.reference_graph import Reference
+from builder.verify.reference_graph import ReferenceGraph
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = cache_folder()
@@ -61,7 +61,7 @@ def freeze_function(concrete: Any, feeds: Sequence[str], folder: Path) -> Frozen
 def write_golden(graph: FrozenGraph, samples: Sequence[Arrays]) -> None:
     """TensorFlow's answers to ``samples`` as golden.npz."""
     answer_calls(
-        graph, Reference.read(graph), {str(number): feeds for number, feeds in enumerate(samples)}
+        graph, ReferenceGraph.read(graph), {str(number): feeds for number, feeds in enumerate(samples)}
     ).write_golden(graph.golden_path)
 
 

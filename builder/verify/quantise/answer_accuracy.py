@@ -15,7 +15,7 @@ from builder.importers.samples.user_samples import Inputs
 from builder.verify.expected_answers import list_outputs
 from builder.verify.library.loaded_library import OpenedModel
 from builder.verify.reference_answers import run_reference
-from builder.verify.reference_graph import Reference
+from builder.verify.reference_graph import ReferenceGraph
 
 Answers = dict[str, Array]
 """Answers of each fetch, by its name: [items, ...]."""
@@ -59,7 +59,7 @@ def list_comparable(graph: FrozenGraph) -> tuple[GraphPort, ...]:
 def answer_with_tensorflow(graph: FrozenGraph, inputs: Inputs) -> Answers:
     """Return TensorFlow's own answers, op by op, with the graph's float32 weights."""
     calls = {str(number): feeds for number, feeds in enumerate(inputs.runs)}
-    return _join_runs(graph, [run for _, run in run_reference(graph, Reference.read(graph), calls)], inputs.items)
+    return _join_runs(graph, [run for _, run in run_reference(graph, ReferenceGraph.read(graph), calls)], inputs.items)
 
 
 def answer_with_library(library: Path, graph: FrozenGraph, inputs: Inputs) -> Answers:

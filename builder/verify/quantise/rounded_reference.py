@@ -29,7 +29,7 @@ from builder.importers.rewrite import become_constant
 from builder.verify.expected_answers import Rounding
 from builder.verify.golden import GoldenCase, GoldenFile
 from builder.verify.reference_answers import run_reference
-from builder.verify.reference_graph import Reference
+from builder.verify.reference_graph import ReferenceGraph
 
 _GOLDEN, _MISSING, _INPUT = "golden.npz", "missing.json", "input"
 
@@ -60,7 +60,7 @@ def make_rounded_answers(graph: FrozenGraph, restored: Path, folder: Path) -> No
     names = [port.spec.name for port in graph.feeds]
     with GoldenFile.open(graph.golden_path) as golden:
         calls = {case: {name: golden.read_feed(case, name) for name in names} for case in golden.cases}
-    runs = run_reference(graph, Reference.from_definition(definition), calls)
+    runs = run_reference(graph, ReferenceGraph.from_definition(definition), calls)
     cases = {case: GoldenCase({}, fetches) for case, fetches in runs}
     GoldenFile.write(folder / _GOLDEN, cases)
 

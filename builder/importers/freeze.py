@@ -22,6 +22,7 @@ from builder.importers.graph import MODEL_SCOPE, ExamplePort, FrozenGraph, Graph
 from builder.importers.index_ranges import find_index_ranges
 from builder.importers.loaded import RawGraph, Shape
 from builder.importers.rewrite import (
+    called_by,
     find_reachable,
     inline_calls,
     keep_nodes,
@@ -140,19 +141,23 @@ def write_frozen(
 
 
 def _find_weights(graph_def: Any, feeds: Iterable[str]) -> Callable[[Any], bool]:
-    """Return whether a node is a constant that no step of the import needs: all its readers compute with a feed."""
+    """Return a test for large constants that cannot be folded: all their readers compute with a feed, too.
+
+    A function may read one alone, so readers that call functions do not count.
+    """
     readers: dict[str, list[str]] = {node.name: [] for node in graph_def.node}
     for name, sources in map_node_inputs(graph_def.node, control=False).items():
         for source in sources:
-            readers[source].append(name)
-    fed = find_reachable(map(node_of, feeds), readers)
+            readers.setdefault(source, []).append(name)
+    functions = {function.signature.name for function in graph_def.library.function}
+    calls = {node.name for node in graph_def.node if not functions.isdisjoint(called_by(node))}
+    safe = find_reachable(map(node_of, feeds), readers) - calls
     passing = {node.name: readers[node.name] for node in graph_def.node if node.op in ("Const", "Identity")}
 
-    def is_weight(node: Any) -> bool:
-        ends = {reader for name in find_reachable([node.name], passing) for reader in readers[name]} - passing.keys()
-        return is_large_weight(node) and ends <= fed
+    def find_ends(name: str) -> set[str]:
+        return {reader for passed in find_reachable([name], passing) for reader in readers[passed]} - passing.keys()
 
-    return is_weight
+    return lambda node: is_large_weight(node) and find_ends(node.name) <= safe
 
 
 _MOST_SAMPLES = 8

@@ -141,16 +141,13 @@ def write_frozen(
 
 
 def _find_weights(graph_def: Any, feeds: Iterable[str]) -> Callable[[Any], bool]:
-    """Return a test for large constants that cannot be folded: all their readers compute with a feed, too.
-
-    A function may read one alone, so readers that call functions do not count.
-    """
+    """Return a test for large constants that nothing could fold: all readers read a feed, too, and call no function."""
     readers: dict[str, list[str]] = {node.name: [] for node in graph_def.node}
     for name, sources in map_node_inputs(graph_def.node, control=False).items():
         for source in sources:
             readers.setdefault(source, []).append(name)
     functions = {function.signature.name for function in graph_def.library.function}
-    calls = {node.name for node in graph_def.node if not functions.isdisjoint(called_by(node))}
+    calls = {node.name for node in graph_def.node if functions & {*called_by(node)}}
     safe = find_reachable(map(node_of, feeds), readers) - calls
     passing = {node.name: readers[node.name] for node in graph_def.node if node.op in ("Const", "Identity")}
 

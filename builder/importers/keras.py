@@ -157,7 +157,6 @@ def _trace_model(reader: Reader, model: Any, ports: ModelPorts, shapes: Mapping[
         # The public function also makes a callable of the result, with several more copies of the weights.
         data = convert_to_constants._FunctionConverterDataInEager(concrete, False, False)
         frozen, _ = convert_to_constants._replace_variables_by_constants(data)
-        del data
     except Exception as error:
         described = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
         raise ImportModelError(f"The model cannot be traced with {described}: {_clean_reason(error)}") from error

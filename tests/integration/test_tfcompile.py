@@ -138,7 +138,7 @@ def test_what_passes_the_preflight_compiles(
 ) -> None:
     assert check_graph(graphs[name]).unsupported == ()
     assert verdicts[name] is None
-    if platform.machine() == "x86_64":  # see skip_constants
+    if platform.machine() == "x86_64":  # see constants_file.py
         assert b"constant_buffer_contents" not in (graphs[name].folder / "graph_constants.o").read_bytes()
 
 

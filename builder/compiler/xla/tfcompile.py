@@ -12,18 +12,12 @@ from __future__ import annotations
 
 import ctypes
 import json
-import platform
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from elftools.elf.elffile import ELFFile
 
 from builder.base.commands import setup_command
 from builder.base.errors import CompileError, EnvironmentSetupError
@@ -32,6 +26,7 @@ from builder.base.sandbox import Sandbox
 from builder.base.sandbox.process_output import find_last_words, signal_name
 from builder.base.targets import Target
 from builder.base.tf import IR_FLAGS, XLA_FLAGS
+from builder.compiler.xla.constants_file import skip_constants
 from builder.importers.graph import FrozenGraph
 from builder.importers.rewrites.custom_steps import STEPS
 
@@ -150,7 +145,7 @@ def run_tfcompile(graph: Path, target: Target, part: str = "") -> None:
 
     register_steps(STEPS)
     try:
-        with skip_constants(xla.triple):
+        with skip_constants(find_library(), xla.triple):
             _pywrap_tfcompile.Compile(
                 graph=str(graph / "graph.pb"),
                 config=str(graph / "config.pbtxt"),
@@ -197,7 +192,7 @@ class _StdString(ctypes.Structure):
 def register_steps(names: Iterable[str]) -> None:
     """Let XLA compile custom calls to ``names`` in this process. Raises EnvironmentSetupError."""
     try:
-        library = ctypes.CDLL(str(_find_library()))
+        library = ctypes.CDLL(str(find_library()))
         registry, register = library[_GLOBAL], library[_REGISTER]
     except (OSError, AttributeError) as error:
         raise EnvironmentSetupError(
@@ -210,62 +205,8 @@ def register_steps(names: Iterable[str]) -> None:
         register(registry(), _StdString.from_text(name), _ADDRESS, _StdString.from_text("Host"))
 
 
-def _find_library() -> Path:
+def find_library() -> Path:
+    """Return the path of TensorFlow's library, which contains tfcompile."""
     import tensorflow
 
     return Path(tensorflow.__file__).parent / "libtensorflow_cc.so.2"
-
-
-_GENERATE = "_ZN10tensorflow9tfcompile27GenerateConstantBuffersDataERKNS0_11CodegenOptsERKNS0_13CompileResultE"
-_CREATE = (
-    "_ZN10tensorflow9tfcompile29CreateEmbeddedConstantBuffersESt17basic_string_viewIcSt11char_traitsIcEE"
-    "N4absl12lts_202508144SpanINS0_15ConstantToEmbedEEE"
-)
-
-
-class _Place(ctypes.Structure):
-    """The result of dladdr(3): the library that an address is in, and where that begins in memory."""
-
-    _fields_ = (
-        ("file", ctypes.c_char_p),
-        ("base", ctypes.c_size_t),
-        ("symbol", ctypes.c_char_p),
-        ("at", ctypes.c_void_p),
-    )
-
-
-@contextmanager
-def skip_constants(triple: str) -> Iterator[None]:
-    """Have tfcompile leave graph_constants.o empty in this process while the block runs.
-
-    Nothing reads that file, as the weights are in the metadata, too. tfcompile copies them many times to write it: half
-    of its memory and of its time. It calls the function that does so through a slot in its library's table. That slot
-    gets a function with the result for no constants at all. Where it is not found, the file is written.
-    """
-    path = _find_library()
-    library, place = ctypes.CDLL(str(path)), _Place()
-    if platform.machine() != "x86_64" or not hasattr(library, _GENERATE) or not hasattr(library, _CREATE):
-        yield
-        return
-    address = ctypes.cast(library[_GENERATE], ctypes.c_void_p).value
-    ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(place))
-    with path.open("rb") as file:
-        table: Any = ELFFile(file).get_section_by_name(".got.plt")
-    slots: Any = (ctypes.c_size_t * (table["sh_size"] // 8)).from_address(place.base + table["sh_addr"])
-    create, text = library[_CREATE], triple.encode()
-    create.restype = ctypes.c_void_p
-    create.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t
-
-    def generate(result: int, _options: int, _compiled: int) -> int:
-        # A view of text is passed as a size and an address, a span as an address and a size.
-        return int(create(result, len(text), text, None, 0))
-
-    # In C++, the address of the result comes before the arguments.
-    callback = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(generate)
-    addresses = np.frombuffer(slots, np.uintp)
-    found = np.flatnonzero(addresses == address)
-    addresses[found] = ctypes.cast(callback, ctypes.c_void_p).value or 0
-    try:
-        yield
-    finally:
-        addresses[found] = address or 0

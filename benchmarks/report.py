@@ -207,13 +207,14 @@ def page(machines: Sequence[Results], batch16: Results, minilm: Results, untuned
         f"all-MiniLM-L6-v2 for 16, 64 and 256 tokens, one text and 16 of them in a run, on {_machine(minilm)}, "
         f"{minilm['rounds']} rounds.",
         *_by_setting(minilm, "Sentence encoder, ", latency_rows),
-        "## Networks that were never profiled",
+        "## Networks that no kernel was tuned on",
         f"Networks of keras.applications and of other kinds, and published .onnx and .tflite files, on "
-        f"{_machine(untuned)}, {untuned['rounds']} rounds. No kernel or rule was chosen by their times. "
+        f"{_machine(untuned)}, {untuned['rounds']} rounds. Kinds of layers that were slow in them got a "
+        "rule, as a residual with fewer channels; no kernel is chosen by their times. "
         f"{untuned.get('note', '')} "
         + "; ".join(f"{title(key)}: {describe_mean(untuned, key)}" for key in settings(untuned["networks"]))
         + ".",
-        *_by_setting(untuned, "Never profiled, ", latency_rows),
+        *_by_setting(untuned, "Untuned, ", latency_rows),
         "## Cold start",
         "A fresh process on one CPU, with the files in the page cache. Each cell is import / load / first answer = "
         "their sum. All are medians in ms. Python's own start is the same for all engines, and only the last "

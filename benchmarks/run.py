@@ -82,7 +82,7 @@ def _plan(arguments: list[str] | None) -> Plan:
     known += "Or the path of a model.toml, .onnx or .tflite file"
     parser.add_argument("networks", nargs="*", metavar="NETWORK", help=known)
     parser.add_argument("--quick", action="store_true", help="two networks and few rounds: whether it works at all")
-    parser.add_argument("--untuned", action="store_true", help="the networks that were never profiled")
+    parser.add_argument("--untuned", action="store_true", help="the networks that no kernel was tuned on")
     parser.add_argument("--rounds", type=int, help="turns of every engine, per network and number of threads")
     parser.add_argument("--repeats", type=int, help="fresh processes of every engine; 0 leaves cold starts out")
     parser.add_argument("--threads", type=int, nargs="+", help="numbers of threads; 1 2 when left out")

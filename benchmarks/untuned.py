@@ -1,4 +1,4 @@
-"""Networks that no kernel or rule of this project was profiled on: what users bring, by ``make bench-wide``."""
+"""Networks that no kernel of this project was tuned on: what users bring, by ``make bench-wide``."""
 
 from __future__ import annotations
 

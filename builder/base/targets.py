@@ -247,3 +247,11 @@ def host_target() -> Target:
         if machine.lower() in target.machines:
             return target
     raise VerifyError(f"this machine ({machine}) is not a target; libraries are made for {', '.join(NAMES)}.")
+
+
+def passes_result_first() -> bool:
+    """Return whether a C++ function here takes the address of a large result before its arguments.
+
+    On arm64 it has a register of its own, which ctypes cannot set.
+    """
+    return platform.machine().lower() in X86_64.machines

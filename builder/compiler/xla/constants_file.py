@@ -8,7 +8,6 @@ another function can be put there.
 from __future__ import annotations
 
 import ctypes
-import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 from elftools.elf.elffile import ELFFile
 from numpy.typing import NDArray
 
-from builder.base.targets import X86_64
+from builder.base.targets import passes_result_first
 
 _GENERATE = "_ZN10tensorflow9tfcompile27GenerateConstantBuffersDataERKNS0_11CodegenOptsERKNS0_13CompileResultE"
 _CREATE = (
@@ -56,8 +55,8 @@ def skip_constants(path: Path, triple: str) -> Iterator[None]:
 
     ``triple``: the target's, as LLVM names it. Where the function or its slot is not found, the file is written.
     """
-    library, known = ctypes.CDLL(str(path)), platform.machine().lower() in X86_64.machines
-    if not known or not hasattr(library, _GENERATE) or not hasattr(library, _CREATE):
+    library = ctypes.CDLL(str(path))
+    if not passes_result_first() or not hasattr(library, _GENERATE) or not hasattr(library, _CREATE):
         yield
         return
     address = ctypes.cast(library[_GENERATE], ctypes.c_void_p).value
@@ -70,7 +69,6 @@ def skip_constants(path: Path, triple: str) -> Iterator[None]:
         # A view of text is passed as a size and an address, a span as an address and a size.
         return int(create(result, len(text), text, None, 0))
 
-    # In C++, the address of the result comes before the arguments.
     callback = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(generate)
     found = np.flatnonzero(addresses == address)
     addresses[found] = ctypes.cast(callback, ctypes.c_void_p).value or 0

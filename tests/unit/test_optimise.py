@@ -265,6 +265,15 @@ def test_a_residual_may_lack_the_last_channels(pixels: int, fused: bool) -> None
     np.testing.assert_allclose(answer, np.maximum(expected, 0), 1e-4, 1e-5)
 
 
+def test_a_residual_that_lacks_the_last_numbers_of_each_head_is_no_residual() -> None:
+    """The channels are two dimensions, so those that are missing are not the last ones."""
+    m = Module()
+    heads = m.add("bitcast", (m.dot(m.parameter(16, 5), m.constant(random(5, 8))),), (4, 4, 2, 4))
+    m.tuple(m.elementwise("add", m.pad(m.parameter(4, 4, 2, 3), 0, 1), heads))
+    with pytest.raises(LowerError, match="nothing stores"):
+        lowered(m)
+
+
 def test_a_relu_is_a_clamp_even_where_its_pixels_are_read_as_rows() -> None:
     """A 1x1 convolution reads a bitcast; a leaky ReLU without a slope would be the slower epilogue."""
     m = Module()

@@ -17,34 +17,31 @@ from builder.compiler.lower.layers import Core, get_image_shape
 from builder.compiler.lower.packing import GEMV_PIXELS, TILED_PIXELS
 
 
+def _find_zero_sides(value: Value) -> list[tuple[int, int]]:
+    """Return how many zeros a ``pad`` puts before and after each dimension; an empty list for anything else."""
+    if value.op != "pad" or value.dtype != "float32" or not value.row_major:
+        return []
+    source, filler = value.operands
+    sides = value.instruction.padding_config.dimensions
+    if find_scalar(filler) != 0 or not source.row_major or any(s.interior_padding for s in sides):
+        return []
+    return [(s.edge_padding_low, s.edge_padding_high) for s in sides]
+
+
 def match_zero_pad(value: Value) -> tuple[int, int, int, int] | None:
     """Return (top, left, bottom, right) of a ``pad`` of rank 4 that only puts zeros around the image, else None."""
-    if value.op != "pad" or value.dtype != "float32" or len(value.dims) != 4 or not value.row_major:
-        return None
-    source, filler = value.operands
-    zero = find_scalar(filler)
-    sides = list(value.instruction.padding_config.dimensions)
-    if zero != 0 or not source.row_major or any(s.interior_padding for s in sides):
-        return None
-    if any(sides[d].edge_padding_low or sides[d].edge_padding_high for d in (0, 3)):
-        return None
-    border = (
-        sides[1].edge_padding_low,
-        sides[2].edge_padding_low,
-        sides[1].edge_padding_high,
-        sides[2].edge_padding_high,
-    )
-    return border if min(border) >= 0 else None
+    match _find_zero_sides(value):
+        case [(0, 0), (top, bottom), (left, right), (0, 0)] if min(top, left, bottom, right) >= 0:
+            return top, left, bottom, right
+    return None
 
 
-def remove_channel_pad(value: Value) -> Value:
-    """Return the image that ``value`` is with channels of zeros behind its own; ``value`` if it is no such image."""
-    if value.op != "pad" or value.dtype != "float32" or not value.row_major or not value.operands[0].row_major:
-        return value
-    *sides, last = value.instruction.padding_config.dimensions
-    plain = not any(s.edge_padding_low or s.edge_padding_high or s.interior_padding for s in sides)
-    behind = last.edge_padding_high > 0 and not last.edge_padding_low and not last.interior_padding
-    return value.operands[0] if plain and behind and find_scalar(value.operands[1]) == 0 else value
+def remove_channel_pad(value: Value, channels: int) -> Value:
+    """Return the image that ``value``, of ``channels``, is with zeros behind its own channels; else ``value``."""
+    match _find_zero_sides(value):
+        case [*others, (0, more)] if more > 0 and not any(map(any, others)) and value.dims[-1] == channels:
+            return value.operands[0]
+    return value
 
 
 def absorb_padding(core: Core) -> Core:

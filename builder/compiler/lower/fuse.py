@@ -262,7 +262,7 @@ def _match_residual(chain: _FusionChain, user: Value, rank: dict[Value, int]) ->
         return None
     if rank[other] >= rank[chain.core.value]:
         return None  # the other value is of a later layer, which adds this one
-    other = remove_channel_pad(other)
+    other = remove_channel_pad(other, chain.core.geometry.out_channels)
     if user.op == "add":
         return chain.affine.add_residual(other, 1.0)
     if first:

@@ -108,7 +108,7 @@ def write_frozen(
                 answer = tf.cast(answer, tf.float32)
             results[visible] = tf.identity(answer, name=f"fetch/{c_identifier(visible)}")
         initial = {MODEL_SCOPE + node: variable.value for node, variable in raw.states.items()}
-        specs = _fetch_specs(put_constants(graph.as_graph_def(), constants), feeds, results, initial, spec)
+        specs = _fetch_specs(lambda: put_constants(graph.as_graph_def(), constants), feeds, results, initial, spec)
         ports = tuple(GraphPort(fetch, tensor.name) for fetch, tensor in _with_shapes(results, specs))
         complete = graph.as_graph_def()
         feeds = _add_ranges(graph, feeds, ports, raw.ranges)
@@ -244,7 +244,11 @@ def _find_needed(graph_def: Any, tensors: list[str], fed: set[str]) -> set[str]:
 
 
 def _fetch_specs(
-    definition: Any, feeds: list[GraphPort], results: Mapping[str, Any], state: Mapping[str, Any], spec: ModelSpec
+    write_graph: Callable[[], Any],
+    feeds: list[GraphPort],
+    results: Mapping[str, Any],
+    state: Mapping[str, Any],
+    spec: ModelSpec,
 ) -> dict[str, TensorSpec]:
     """Return the spec of each of ``results``; XLA and the model's spec bound sizes that depend on the data."""
     for name, tensor in results.items():
@@ -254,6 +258,7 @@ def _fetch_specs(
     bounds: dict[str, BoundedShape] = {}
     if unknown:
         tensors = [results[name].name for name in unknown]
+        definition = write_graph()  # with all weights
         definition = _rewrite_graph(definition, [*tensors, *(port.tensor for port in feeds)]) or definition
         shapes = bound_shapes(definition, feeds, tensors, state)
         bounds = dict(zip(unknown, shapes, strict=True))

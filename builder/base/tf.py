@@ -87,21 +87,21 @@ def load_graph(graph_def: Any) -> Any:
     return graph
 
 
-LARGE = 1 << 16
+_LARGE = 1 << 16
 """The bytes from which a constant is worth being taken out of a graph."""
 
 
 def is_large_weight(node: Any) -> bool:
     """Return whether ``node`` is a constant of many floating-point numbers."""
-    large = node.op == "Const" and node.ByteSize() >= LARGE
+    large = node.op == "Const" and node.ByteSize() >= _LARGE
     return large and bool(tf.dtypes.as_dtype(node.attr["dtype"].type).is_floating)
 
 
-def take_constants(graph_def: Any, taken: Callable[[Any], bool]) -> tuple[Any, dict[str, Any]]:
-    """Copy ``graph_def`` with placeholders for the constants that are ``taken``; return these nodes by name, too."""
+def take_constants(graph_def: Any, is_taken: Callable[[Any], bool]) -> tuple[Any, dict[str, Any]]:
+    """Copy ``graph_def`` with placeholders for the constants that ``is_taken`` accepts; return those by name, too."""
     small, constants = type(graph_def)(versions=graph_def.versions, library=graph_def.library), {}
     for node in graph_def.node:
-        if not taken(node):
+        if not is_taken(node):
             small.node.append(node)
             continue
         constants[node.name] = node

@@ -361,7 +361,7 @@ def _run_sessions(
     with reference_session(loaded) as session:
         assign_variables(loaded, session, state)
         for case, feeds in calls.items():
-            fed = {**{port.tensor: feeds[port.spec.name] for port in graph.feeds}, **reference.weights}
+            fed = reference.make_feed(graph, feeds)
             try:
                 answers = session.run([port.tensor for port in graph.fetches], fed)
             except tf.errors.OpError as error:

@@ -96,11 +96,15 @@ class ReferenceGraph:
         """Read the reference of ``graph``."""
         return cls.from_definition(graph.read_reference())
 
-    def change(self, definition: Any, change: Callable[[str, Array], Array]) -> ReferenceGraph:
-        """Return ``definition`` with each weight as ``change`` makes it of its node's name and its value."""
+    def replace_weights(self, definition: Any, replace: Callable[[str, Array], Array]) -> ReferenceGraph:
+        """Return ``definition`` with each weight as ``replace`` makes it of its node's name and its value."""
         return ReferenceGraph(
-            definition, {t: _align_array(change(node_of(t), value)) for t, value in self.weights.items()}
+            definition, {t: _align_array(replace(node_of(t), value)) for t, value in self.weights.items()}
         )
+
+    def make_feed(self, graph: FrozenGraph, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        """Return what a session is fed, by tensor: ``feeds`` of ``graph``, whose reference this is, and the weights."""
+        return {**{port.tensor: feeds[port.spec.name] for port in graph.feeds}, **self.weights}
 
 
 def _align_array(values: Array) -> Array:
@@ -173,7 +177,9 @@ def convert_to_float64(reference: ReferenceGraph) -> ReferenceGraph | None:
     for function in definition.library.function:
         for argument in (*function.signature.input_arg, *function.signature.output_arg):
             argument.type = enums.get(argument.type, argument.type)
-    return reference.change(definition, lambda _, value: value.astype("f8") if value.dtype == np.float32 else value)
+    return reference.replace_weights(
+        definition, lambda _, value: value.astype("f8") if value.dtype == np.float32 else value
+    )
 
 
 UNSTABLE = "CombinedNonMaxSuppression"
@@ -225,8 +231,7 @@ def compute_inner_values(
         wanted = {
             name: tensor for name, tensor in tensors.items() if tensor.dtype.is_floating or tensor.dtype.is_integer
         }
-        fed = {port.tensor: feeds[port.spec.name] for port in graph.feeds}
-        values = session.run(wanted, {**fed, **reference.weights})
+        values = session.run(wanted, reference.make_feed(graph, feeds))
     return {name: np.asarray(value) for name, value in values.items() if np.asarray(value).dtype.kind in "iuf"}
 
 
@@ -249,7 +254,7 @@ def find_unlike_ops(graph: FrozenGraph, reference: ReferenceGraph, calls: Iterab
         assign_variables(loaded, session, graph.first_state())
         for feeds in calls:
             with contextlib.suppress(tf.errors.OpError):  # TensorFlow has no answer to differ from
-                fed = {**{port.tensor: feeds[port.spec.name] for port in graph.feeds}, **reference.weights}
+                fed = reference.make_feed(graph, feeds)
                 for op, value in zip(ops, session.run([op.inputs[0] for op in ops], fed), strict=True):
                     if UNLIKE[read_type(op)](np.asarray(value, np.float64)).any():
                         reached.add(f"{op.name.removeprefix(MODEL_SCOPE)} ({read_type(op)})")

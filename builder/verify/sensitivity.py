@@ -50,7 +50,7 @@ def nudge_constants(reference: ReferenceGraph) -> ReferenceGraph:
                 weights[node.name] = nudge_values(values, random, read_as)
             elif values.size > 1:
                 node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(nudge_values(values, random, read_as)))
-    return reference.change(definition, lambda node, value: weights.pop(node, value))
+    return reference.replace_weights(definition, lambda node, value: weights.pop(node, value))
 
 
 def nudge_calls(calls: ArraysByCase, types: Mapping[str, str]) -> dict[str, dict[str, Array]]:

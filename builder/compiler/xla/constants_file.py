@@ -26,7 +26,7 @@ _CREATE = (
 )
 
 
-class _Place(ctypes.Structure):
+class _LibraryOfAddress(ctypes.Structure):
     """The result of dladdr(3): the library that an address is in, and where that begins in memory."""
 
     _fields_ = (
@@ -39,13 +39,13 @@ class _Place(ctypes.Structure):
 
 def _map_addresses(path: Path, address: int) -> NDArray[np.uintp]:
     """Return the table of addresses, in memory, of the loaded library at ``path``, in which ``address`` is."""
-    place = _Place()
-    ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(place))
+    library = _LibraryOfAddress()
+    ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(library))
     with path.open("rb") as file:
         table: Any = ELFFile(file).get_section_by_name(".got.plt")
     if table is None:
         return np.zeros(0, np.uintp)
-    slots: Any = (ctypes.c_size_t * (table["sh_size"] // 8)).from_address(place.base + table["sh_addr"])
+    slots: Any = (ctypes.c_size_t * (table["sh_size"] // 8)).from_address(library.base + table["sh_addr"])
     return np.frombuffer(slots, np.uintp)
 
 
@@ -65,14 +65,14 @@ def skip_constants(path: Path, triple: str) -> Iterator[None]:
     create.restype = ctypes.c_void_p
     create.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t
 
-    def generate(result: int, _options: int, _compiled: int) -> int:
+    def create_empty(result: int, _options: int, _compiled: int) -> int:
         # A view of text is passed as a size and an address, a span as an address and a size.
         return int(create(result, len(text), text, None, 0))
 
-    callback = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(generate)
-    found = np.flatnonzero(addresses == address)
-    addresses[found] = ctypes.cast(callback, ctypes.c_void_p).value or 0
+    callback = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(create_empty)
+    slots = np.flatnonzero(addresses == address)
+    addresses[slots] = ctypes.cast(callback, ctypes.c_void_p).value or 0
     try:
         yield
     finally:
-        addresses[found] = address or 0
+        addresses[slots] = address or 0

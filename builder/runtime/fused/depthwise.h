@@ -128,7 +128,7 @@ INLINE void strip_tile(const int kernel_size, const int stride, const int tile_p
     if (c >= s.channels) return;
     const float *weights = s.weights + c / CF_PANEL * panel + c % CF_PANEL;
     if (CF_LANES >= 8 && stride != 0) {
-        const int64_t n = s.channels - c;
+        const int64_t n = s.channels - c; /* fewer than CF_LANES, which the compiler has to be told */
         if (n < CF_LANES) depthwise_microkernel(kernel_size, stride, tile_pixels, &s, at, c, weights, n);
     } else {
         strip_last_channels(tile_pixels, strip, at, c, weights);

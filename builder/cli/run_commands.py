@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-import threading
+import time
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -127,7 +127,8 @@ def run_serve(options: Options, project: Project) -> None:
 
     pages = tuple(origin.strip().rstrip("/") for origin in options.cors.split(",") if origin.strip())
     allowed = request_check.AllowedOrigins(tuple(name.lower() for name in options.allow_host), pages)
-    for number in (signal.SIGTERM, signal.SIGINT):  # The background job of a shell would ignore SIGINT.
+    ends = (signal.SIGTERM, signal.SIGINT)
+    for number in ends:  # The background job of a shell would ignore SIGINT.
         signal.signal(number, signal.default_int_handler)  # The emulator ends in either case.
     with (
         suppress(KeyboardInterrupt),
@@ -139,7 +140,12 @@ def run_serve(options: Options, project: Project) -> None:
         print_result(options, {"url": url}, f"{url} (Ctrl-C ends)")
         sys.stdout.flush()
         progress_of(options).show_lines("a line for each request: method, path, status, milliseconds until the answer")
-        threading.Event().wait()
+        try:
+            while True:  # A signal that another thread receives would not wake a wait without an end.
+                time.sleep(0.2)
+        finally:
+            for number in ends:  # A second Ctrl-C does not cut the clean-up short.
+                signal.signal(number, signal.SIG_IGN)
 
 
 @command(

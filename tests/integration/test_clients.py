@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -263,8 +264,28 @@ def test_make_serve(emotion: Bundle) -> None:
             done = subprocess.run(ready, capture_output=True, text=True, check=False)
             assert json.loads(done.stdout) == {"ready": True}
             os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does
-            _, log = process.communicate(timeout=20)
+            _, log = process.communicate(timeout=60)
         finally:
             stop(process)
     assert "Traceback" not in log
     assert "GET /v2/health/ready 200" in log
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("main", [True, False], ids=["main", "other"])
+def test_serve_ends_whichever_thread_receives_the_signal(emotion: Bundle, number: int, main: bool) -> None:
+    command = [sys.executable, "-m", "builder.cli", "serve", "emotion", "--port", "0"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("http://127.0.0.1:")
+            threads = sorted(int(task.name) for task in Path("/proc", str(process.pid), "task").iterdir())
+            assert len(threads) > 1
+            os.kill(threads[0 if main else -1], number)
+            _, log = process.communicate(timeout=60)
+        finally:
+            stop(process)
+    assert process.returncode == 0
+    assert "Traceback" not in log

@@ -9,12 +9,13 @@ needs them.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error, escape_invisible
@@ -39,9 +40,12 @@ from builder.importers.strings.frontier import HOST_OPS
 from builder.importers.strings.string_ops import STRING_STEPS
 from builder.importers.strings.tf_examples import PARSE_OPS
 from builder.importers.strings.written_numbers import HASHES
-from builder.importers.variables_state import Variable, assign_variables, state_of
+from builder.importers.variables_state import Variable, state_of
 
 _INIT_ONLY = "__saved_model_init_op"
+_READ = "/Read/ReadVariableOp"
+"""The end of the name of the node that reads a variable behind a handle."""
+
 _VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
 
 
@@ -136,7 +140,7 @@ def freeze_saved_model(
     missing = variables - set(saved)
     if missing and not trust:
         raise ImportModelError(_explain_init(path, meta, source, missing))
-    values = read_checkpoint(path, saved)
+    values = _CheckpointValues(read_checkpoint(path, saved))
     for node in source.node:
         node.device = ""
     try:
@@ -144,25 +148,35 @@ def freeze_saved_model(
             if missing:
                 tf.compat.v1.saved_model.load(session, list(meta.meta_info_def.tags), str(path))
             else:
+                _check_values(source.node, values)
                 tf.import_graph_def(source, name="", producer_op_list=meta.meta_info_def.stripped_op_list)
-                assign_variables(graph, session, values)
-                _add_reads(graph, values)
-            return _freeze_variables(session, graph, feeds, fetches, tables)
+            return _freeze_variables(session if missing else values, graph, feeds, fetches, tables)
     except Exception as error:
         raise ImportModelError(f"{escape_invisible(path.name)} cannot be restored: {describe_error(error)}") from error
 
 
-def _add_reads(graph: Any, values: Mapping[str, Any]) -> None:
-    """Add for each variable behind a handle the node from which the conversion to constants reads its value."""
-    for node, value in values.items():
-        variable = graph.get_tensor_by_name(f"{node}:0")
-        if variable.dtype == tf.resource:
-            with graph.as_default():
-                tf.raw_ops.ReadVariableOp(resource=variable, dtype=value.dtype, name=f"{node}/Read/ReadVariableOp")
+class _CheckpointValues(dict[str, NDArray[Any]]):
+    """Values of variables, by node, to be read from as from a session, which would hold a second copy of them."""
+
+    def run(self, tensors: list[str]) -> list[NDArray[Any]]:
+        return [self[node_of(tensor).removesuffix(_READ)] for tensor in tensors]
+
+
+def _check_values(nodes: Iterable[Any], values: Mapping[str, NDArray[Any]]) -> None:
+    """Raise ValueError for a value that its variable, one of ``nodes``, cannot have."""
+    for node in nodes:
+        if (value := values.get(node.name)) is None:
+            continue
+        dtype, shape = tf.dtypes.as_dtype(node.attr["dtype"].type), tf.TensorShape(node.attr["shape"].shape)
+        if tf.dtypes.as_dtype(value.dtype) != dtype or not shape.is_compatible_with(value.shape):
+            raise ValueError(
+                f"its checkpoint has {value.dtype} {list(value.shape)} for the variable {_variable_name(node)}, which "
+                f"is {dtype.name} {shape}"
+            )
 
 
 def _freeze_variables(
-    session: Any, graph: Any, feeds: Mapping[str, str], fetches: Mapping[str, str], tables: Mapping[str, LookupTable]
+    reader: Any, graph: Any, feeds: Mapping[str, str], fetches: Mapping[str, str], tables: Mapping[str, LookupTable]
 ) -> RawGraph:
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_from_session_graph
 
@@ -170,16 +184,16 @@ def _freeze_variables(
     # Calls are inlined first, as the conversion loses track of variables that nested functions pass on.
     flat = keep_reachable(graph.as_graph_def(), tensors, feeds.values())
     flat = replace_lookups(inline_calls(flat, [*tensors, *feeds.values()]), lambda node, *_: tables.get(node))
-    kept = state_of(flat, tensors)
+    kept = sorted(state_of(flat, tensors))
     if not kept:
         flat = keep_reachable(without_side_effects(flat), tensors, feeds.values())
     for node in flat.node:
         node.attr.pop("_class", None)  # It names a node to be placed beside, which may be gone.
     names = {n.name: _variable_name(n) for n in flat.node if n.op in _VARIABLES}
-    values = session.run({node: f"{node}/Read/ReadVariableOp:0" for node in kept}) if kept else {}
+    values = dict(zip(kept, reader.run([f"{node}{_READ}:0" for node in kept]), strict=True)) if kept else {}
     # Feeds are kept, too, since one that no fetch reads is still an input of the model.
     nodes = sorted({node_of(tensor) for tensor in (*tensors, *feeds.values())})
-    frozen = convert_variables_to_constants_from_session_graph(session, flat, nodes, variable_names_denylist=kept)
+    frozen = convert_variables_to_constants_from_session_graph(reader, flat, nodes, variable_names_denylist=kept)
     states = {node: Variable(names[node], np.asarray(value)) for node, value in values.items()}
     return RawGraph(frozen, feeds, fetches, {n: v for n, v in names.items() if n not in kept}, states, tables)
 

@@ -95,6 +95,19 @@ class TestSavedModel:
         with pytest.raises(ImportModelError, match=r"declares 32 bytes.*largest: w, 24.*have 8: it is damaged"):
             freeze(model, tmp_path / "out")
 
+    @pytest.mark.parametrize("attribute", ["shape", "dtype"])
+    def test_a_value_that_its_variable_cannot_have(self, attribute: str, tmp_path: Path) -> None:
+        def change(meta: Any) -> None:
+            (w,) = (node for node in meta.graph_def.node if node.name == "w")
+            if attribute == "shape":  # [3, 1] would be added to b, too.
+                w.attr["shape"].shape.dim[1].size = 1
+            else:
+                w.attr["dtype"].type = import_tensorflow().float64.as_datatype_enum
+
+        model = hostile.saved_model(tmp_path / "m", change)
+        with pytest.raises(ImportModelError, match=r"restored: its checkpoint has float32 \[3, 2\] for .* w,"):
+            freeze(model, tmp_path / "out")
+
     @pytest.mark.parametrize("text", [False, True])
     def test_a_program_that_calls_into_the_process(self, text: bool, tmp_path: Path) -> None:
         for number, name in enumerate(("system", NMS)):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -46,15 +47,17 @@ def make_program(
     feeds = [jax.ShapeDtypeStruct(shapes[port.name], port.dtype) for port in ports.feeds]
     feeds += [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in states.values()]
     try:
-        exported = export.export(jax.jit(function, keep_unused=True), platforms=["cpu"])(*feeds)
-        jax.clear_caches()  # They hold the weights, and so do reference cycles.
+        function, known = _take_weights(function, feeds)
+        arguments = [*feeds, *(jax.ShapeDtypeStruct(value.shape, value.dtype) for value in known)]
+        exported = export.export(jax.jit(function, keep_unused=True), platforms=["cpu"])(*arguments)
+        jax.clear_caches()  # They hold constants, and so do reference cycles.
         gc.collect()
         module = _refine_module(exported)
-        symbols = count_symbols(_find_main(module), _read_constant)
+        symbols = count_symbols(_find_main(module), partial(_read_value, len(feeds), known))
         runtime = _refine_module(exported) if call_decompositions(module) else None
-        weights = hoist_weights(module)
+        weights = hoist_weights(module, known)
         serialized = serialize_portable_artifact(module, STABLEHLO)
-        steps = _make_runtime_program(runtime) if runtime else None
+        steps = _make_runtime_program(runtime, known) if runtime else None
     except Exception as error:
         raise ImportModelError(
             f"The model cannot be written as a program for {dict(shapes)}: {describe_error(error)}"
@@ -72,6 +75,28 @@ def make_program(
     )
 
 
+def _take_weights(
+    function: Callable[..., Sequence[Any]], feeds: Sequence[Any]
+) -> tuple[Callable[..., Sequence[Any]], list[Array]]:
+    """Return ``function`` with the weights that it closes over as further arguments, and these weights.
+
+    No program holds a copy of them then. Those of functions that it calls may remain.
+    """
+    closed = jax.make_jaxpr(function)(*feeds)
+    weights = {number: value for number, value in enumerate(map(np.asarray, closed.consts)) if _is_weight(value)}
+
+    def call(*arguments: Any) -> Any:
+        constants = dict(enumerate(closed.consts)) | dict(zip(weights, arguments[len(feeds) :], strict=True))
+        return jax.core.eval_jaxpr(closed.jaxpr, [*constants.values()], *arguments[: len(feeds)])
+
+    return call, [*weights.values()]
+
+
+def _is_weight(value: Array) -> bool:
+    large = value.size >= SMALLEST and value.dtype in _DTYPES.values()
+    return large and not np.array_equal(value, np.broadcast_to(value.flat[0], value.shape))
+
+
 def _refine_module(exported: Any) -> Any:
     with make_ir_context():
         module = refine_polymorphic_shapes(exported.mlir_module(serialized=False))  # This also inlines all calls.
@@ -79,9 +104,9 @@ def _refine_module(exported: Any) -> Any:
     return module
 
 
-def _make_runtime_program(module: Any) -> RuntimeProgram:
+def _make_runtime_program(module: Any, known: Sequence[Array]) -> RuntimeProgram:
     call_steps(module)
-    weights = hoist_weights(module)
+    weights = hoist_weights(module, known)
     serialized = serialize_portable_artifact(module, STABLEHLO)
     return RuntimeProgram(serialized, {f"weight_{i}": value for i, value in enumerate(weights)})
 
@@ -91,13 +116,18 @@ def _find_main(module: Any) -> Any:
     return main
 
 
-def hoist_weights(module: Any) -> list[Array]:
+def hoist_weights(module: Any, known: Sequence[Array]) -> list[Array]:
     """Make the weights of ``module`` the last arguments of its ``main``, in place, and return them in that order.
 
-    A weight is a constant of at least SMALLEST elements that are not all equal.
+    A weight is a constant of at least SMALLEST elements that are not all equal. Those ``known`` are the last arguments
+    before, and stay if they are used.
     """
     main = _find_main(module)
     block = main.regions[0].blocks[0]
+    first = len(block.arguments) - len(known)
+    unused = [argument.arg_number for argument in list(block.arguments)[first:] if not list(argument.uses)]
+    for number in reversed(unused):
+        block.erase_argument(number)
     with module.context, ir.Location.unknown(module.context) as nowhere:
         weights = [(op, value) for op in list(block.operations) if (value := _read_weight(op.operation)) is not None]
         for op, _ in weights:
@@ -109,7 +139,15 @@ def hoist_weights(module: Any) -> list[Array]:
         if "arg_attrs" in main.attributes:
             del main.attributes["arg_attrs"]  # The attributes are by argument number, and only JAX uses them.
         module.operation.verify()
-    return [value for _, value in weights]
+    return [*(value for number, value in enumerate(known, first) if number not in unused), *(v for _, v in weights)]
+
+
+def _read_value(feeds: int, known: Sequence[Array], value: Any) -> Array | None:
+    """Return the elements of ``value`` in ``main`` as ``_read_constant`` does, or of an argument after the feeds."""
+    if not isinstance(value.owner, ir.Block):
+        return _read_constant(value.owner)
+    number = value.arg_number - feeds
+    return known[number] if number >= 0 else None
 
 
 def _read_weight(op: Any) -> Array | None:

@@ -18,7 +18,7 @@ _MOVES = {f"stablehlo.{name}" for name in ("broadcast_in_dim", "convert", "resha
 def count_symbols(main: Any, read_constant: Callable[[Any], Any]) -> dict[int, int]:
     """Return, by the number of an argument of ``main``, how many numbers from 0 on its elements are compared with.
 
-    ``read_constant`` returns the array of an operation, or None if it is not a constant.
+    ``read_constant`` returns the array of a value, or None if it is not constant.
     """
     counts: dict[int, int] = {}
     block = main.regions[0].blocks[0]
@@ -41,11 +41,9 @@ def _find_source(value: Any) -> Any:
 
 def _count_numbers(value: Any, read_constant: Callable[[Any], Any]) -> int:
     """Return the number of different elements of ``value`` if it is known and they are 0, 1, 2, ...; 0 otherwise."""
-    if isinstance(value.owner, ir.Block):
-        return 0
-    if value.owner.name == "stablehlo.iota":
+    if not isinstance(value.owner, ir.Block) and value.owner.name == "stablehlo.iota":
         return int(ir.ShapedType(value.type).shape[int(value.owner.attributes["iota_dimension"])])
-    constant = read_constant(value.owner)
+    constant = read_constant(value)
     if constant is None:
         return 0
     numbers = np.unique(constant)

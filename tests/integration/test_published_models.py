@@ -91,7 +91,7 @@ def test_a_published_model(
     package: str, file: str, feeds: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = empty_project(tmp_path, monkeypatch)
-    name = Path(file).stem.lower().replace("_", "-")
+    name = Path(file).stem.lower().replace("_", "-").replace(".", "-")
     source = f'package = "{package}"\nfile = "{file}"\nsha256 = "{SHA256[Path(file).name]}"'
     build(project, name, f"{source}\n{feeds}")
 

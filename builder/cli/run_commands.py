@@ -127,8 +127,8 @@ def run_serve(options: Options, project: Project) -> None:
 
     pages = tuple(origin.strip().rstrip("/") for origin in options.cors.split(",") if origin.strip())
     allowed = request_check.AllowedOrigins(tuple(name.lower() for name in options.allow_host), pages)
-    ends = (signal.SIGTERM, signal.SIGINT)
-    for number in ends:  # The background job of a shell would ignore SIGINT.
+    stop_signals = (signal.SIGTERM, signal.SIGINT)
+    for number in stop_signals:  # The background job of a shell would ignore SIGINT.
         signal.signal(number, signal.default_int_handler)  # The emulator ends in either case.
     with (
         suppress(KeyboardInterrupt),
@@ -144,7 +144,7 @@ def run_serve(options: Options, project: Project) -> None:
             while True:  # A signal that another thread receives would not wake a wait without an end.
                 time.sleep(0.2)
         finally:
-            for number in ends:  # A second Ctrl-C does not cut the clean-up short.
+            for number in stop_signals:  # A second Ctrl-C does not cut the clean-up short.
                 signal.signal(number, signal.SIG_IGN)
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from builder.base.arrays import Array
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error, escape_invisible
 from builder.base.tf import dtype_name, import_tensorflow, tf
@@ -155,14 +155,14 @@ def freeze_saved_model(
         raise ImportModelError(f"{escape_invisible(path.name)} cannot be restored: {describe_error(error)}") from error
 
 
-class _CheckpointValues(dict[str, NDArray[Any]]):
+class _CheckpointValues(dict[str, Array]):
     """Values of variables, by node, to be read from as from a session, which would hold a second copy of them."""
 
-    def run(self, tensors: list[str]) -> list[NDArray[Any]]:
+    def run(self, tensors: list[str]) -> list[Array]:
         return [self[node_of(tensor).removesuffix(_READ)] for tensor in tensors]
 
 
-def _check_values(nodes: Iterable[Any], values: Mapping[str, NDArray[Any]]) -> None:
+def _check_values(nodes: Iterable[Any], values: Mapping[str, Array]) -> None:
     """Raise ValueError for a value that its variable, one of ``nodes``, cannot have."""
     for node in nodes:
         if (value := values.get(node.name)) is None:

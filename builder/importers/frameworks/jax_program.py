@@ -85,11 +85,11 @@ def _take_weights(
     closed = jax.make_jaxpr(function)(*feeds)
     weights = {number: value for number, value in enumerate(map(np.asarray, closed.consts)) if _is_weight(value)}
 
-    def call(*arguments: Any) -> Any:
+    def call_with_weights(*arguments: Any) -> Any:
         constants = dict(enumerate(closed.consts)) | dict(zip(weights, arguments[len(feeds) :], strict=True))
         return jax.core.eval_jaxpr(closed.jaxpr, [*constants.values()], *arguments[: len(feeds)])
 
-    return call, [*weights.values()]
+    return call_with_weights, [*weights.values()]
 
 
 def _is_weight(value: Array) -> bool:

@@ -252,21 +252,26 @@ def test_fetch_from_another_origin(emotion_url: str, page: tuple[str, Path]) -> 
         assert (status, "Failed to fetch" in text) == (0, True)
 
 
-def test_make_serve(emotion: Bundle) -> None:
-    command = ["make", "--silent", "serve", "MODEL=emotion", "PORT=0"]
+@contextmanager
+def process_serving(*command: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run a command that serves emotion; yield its process, which ends with the block, and the URL that it prints."""
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
         try:
             assert process.stdout is not None
-            url = process.stdout.readline().split()[0]
-            ready = ["curl", "-sf", f"{url}/v2/health/ready"]
-            done = subprocess.run(ready, capture_output=True, text=True, check=False)
-            assert json.loads(done.stdout) == {"ready": True}
-            os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does
-            _, log = process.communicate(timeout=60)
+            yield process, process.stdout.readline().split()[0]
         finally:
             stop(process)
+
+
+def test_make_serve(emotion: Bundle) -> None:
+    with process_serving("make", "--silent", "serve", "MODEL=emotion", "PORT=0") as (process, url):
+        ready = ["curl", "-sf", f"{url}/v2/health/ready"]
+        done = subprocess.run(ready, capture_output=True, text=True, check=False)
+        assert json.loads(done.stdout) == {"ready": True}
+        os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does
+        _, log = process.communicate(timeout=20)
     assert "Traceback" not in log
     assert "GET /v2/health/ready 200" in log
 
@@ -275,17 +280,11 @@ def test_make_serve(emotion: Bundle) -> None:
 @pytest.mark.parametrize("main", [True, False], ids=["main", "other"])
 def test_serve_ends_whichever_thread_receives_the_signal(emotion: Bundle, number: int, main: bool) -> None:
     command = [sys.executable, "-m", "builder.cli", "serve", "emotion", "--port", "0"]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline().startswith("http://127.0.0.1:")
-            threads = sorted(int(task.name) for task in Path("/proc", str(process.pid), "task").iterdir())
-            assert len(threads) > 1
-            os.kill(threads[0 if main else -1], number)
-            _, log = process.communicate(timeout=60)
-        finally:
-            stop(process)
+    with process_serving(*command) as (process, url):
+        assert url.startswith("http://127.0.0.1:")
+        threads = sorted(int(task.name) for task in Path("/proc", str(process.pid), "task").iterdir())
+        assert len(threads) > 1
+        os.kill(threads[0 if main else -1], number)
+        _, log = process.communicate(timeout=20)
     assert process.returncode == 0
     assert "Traceback" not in log
